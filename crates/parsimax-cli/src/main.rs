@@ -1,0 +1,2 @@
+//! The parsimax command line.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Oracles, laws and gradient checks that hold parsimax to its contract.

@@ -1,0 +1,1 @@
+//! Sparse probability for neural networks.

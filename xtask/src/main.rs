@@ -1,0 +1,2 @@
+//! Chores of the parsimax workspace.
+fn main() {}

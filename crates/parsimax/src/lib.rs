@@ -1,1 +1,27 @@
-//! Sparse probability for neural networks.
+//! Sparse probability for neural networks: mappings from scores to probabilities that can be
+//! *exactly zero*, with exact gradients and convex losses.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod entmax;
+mod error;
+mod ext;
+mod float;
+mod mapping;
+mod numeric;
+pub mod registry;
+mod rows;
+mod separable;
+mod softmax;
+mod sparsemax;
+mod threshold;
+mod view;
+
+pub use entmax::{Entmax, Entmax15};
+pub use error::{Error, Result};
+pub use ext::MappingExt;
+pub use float::Float;
+pub use mapping::{Mapping, Regularized, Scratch, Support};
+pub use rows::{Csr, Rows};
+pub use softmax::Softmax;
+pub use sparsemax::Sparsemax;
+pub use view::{View, ViewMut};

@@ -1,0 +1,113 @@
+//! What all separable mappings share: candidates in, threshold solved, values out.
+//!
+//! A separable mapping is `argmax <p, z> − γ Σ g(p_i)` or a relative of it: the probability of an
+//! entry depends on its own score and one threshold. Its file gives three things — how far below the
+//! maximum an entry may lie and still have mass ([`Separable::window`]), the solution on the entries
+//! that pass ([`Separable::solve`]), and the diagonal of the Jacobian before centring
+//! ([`Separable::weight`]) — and gets the dense row, the sparse row and both derivatives.
+//!
+//! The Jacobian is `J = diag(s) − ssᵀ/Σs` on the support, 0 elsewhere.
+
+use crate::mapping::{Scratch, Support};
+use crate::numeric;
+
+/// The mathematics of one separable mapping.
+pub(crate) trait Separable {
+    /// Entries at `max − window` or below have probability 0; +∞ for dense mappings.
+    fn window(&self) -> f64;
+
+    /// Replaces the candidates (raw scores, at least one, the maximum among them) by their
+    /// probabilities and returns τ.
+    fn solve(&self, z: &mut [f64], work: &mut Vec<f64>) -> Option<f64>;
+
+    /// `s_i = 1/(γ g''(p_i))` at `p_i > 0`.
+    fn weight(&self, p: f64) -> f64;
+}
+
+/// Collects the candidates into `scratch.a`, their positions into `scratch.index`, and solves.
+fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) -> Option<f64> {
+    let floor = numeric::max(z) - mapping.window();
+    let Scratch { a, b, index, .. } = scratch;
+    a.clear();
+    index.clear();
+    for (i, z) in z.iter().enumerate().filter(|(_, z)| **z > floor) {
+        a.push(*z);
+        index.push(i as u32);
+    }
+    mapping.solve(a, b)
+}
+
+/// The dense row.
+pub(crate) fn forward(mapping: &impl Separable, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Option<f64> {
+    let tau = solve_candidates(mapping, z, scratch);
+    p.fill(0.0);
+    for (i, value) in scratch.index.iter().zip(&scratch.a) {
+        p[*i as usize] = *value;
+    }
+    tau
+}
+
+/// The sparse row.
+pub(crate) fn support(mapping: &impl Separable, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Option<f64> {
+    let tau = solve_candidates(mapping, z, scratch);
+    out.clear();
+    for (i, value) in scratch.index.iter().zip(&scratch.a).filter(|(_, p)| **p > 0.0) {
+        out.index.push(*i);
+        out.value.push(*value);
+    }
+    tau
+}
+
+/// `Jv = s ⊙ (v − <s, v>/Σs)` on the entries with `p > 0`; the others get 0.
+///
+/// For α > 2 one weight may exceed all others by many orders, and `v − <s, v>/Σs` would cancel at
+/// that entry. Measuring `v` from the heaviest entry's value makes that term an exact 0 and leaves a
+/// mean of the other entries alone, with its digits.
+pub(crate) fn vjp(mapping: &impl Separable, p: &[f64], v: &[f64], out: &mut [f64]) {
+    let (mut heaviest, mut origin, mut total) = (0.0, 0.0, 0.0);
+    for (i, p) in p.iter().enumerate().filter(|(_, p)| **p > 0.0) {
+        // A subnormal p may have an infinite weight; its row of J is that of a huge finite one.
+        let s = mapping.weight(*p).min(1e150);
+        out[i] = s;
+        total += s;
+        if s > heaviest {
+            (heaviest, origin) = (s, v[i]);
+        }
+    }
+    let on_support = || p.iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(i, _)| i);
+    let mean = numeric::sum(on_support().map(|i| out[i] * (v[i] - origin))) / total;
+    for (i, p) in p.iter().enumerate() {
+        out[i] = if *p > 0.0 { out[i] * ((v[i] - origin) - mean) } else { 0.0 };
+    }
+}
+
+/// Implements [`Mapping`](crate::Mapping) for a [`Separable`] type; further methods of the trait may
+/// follow the name.
+macro_rules! separable_mapping {
+    ($type:ty, $name:literal $(, $($more:tt)*)?) => {
+        impl $crate::Mapping for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+            fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut $crate::Scratch) -> $crate::Result<Option<f64>> {
+                Ok($crate::separable::forward(self, z, p, scratch))
+            }
+            fn vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut $crate::Scratch) -> $crate::Result<()> {
+                $crate::separable::vjp(self, p, v, out);
+                Ok(())
+            }
+            fn support_row(&self, z: &[f64], out: &mut $crate::Support, scratch: &mut $crate::Scratch) -> $crate::Result<Option<f64>> {
+                Ok($crate::separable::support(self, z, out, scratch))
+            }
+            fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
+                $crate::separable::vjp(self, p, v, out);
+                Some(())
+            }
+            fn regularized(&self) -> Option<&dyn $crate::Regularized> {
+                Some(self)
+            }
+            $($($more)*)?
+        }
+    };
+}
+pub(crate) use separable_mapping;

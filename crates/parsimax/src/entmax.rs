@@ -55,7 +55,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// ```
 /// use parsimax::{Entmax15, MappingExt};
 /// // x = z/2 = (0.4, −0.4): (0.4−τ)² + (−0.4−τ)² = 1 gives τ = −√0.34; p = (0.4 + √0.34)² …
-/// let p = Entmax15::new().apply(&[0.8, -0.8])?;
+/// let p = Entmax15::new().apply(&[0.8f64, -0.8])?;
 /// assert!((p[0] - (0.4 + 0.34f64.sqrt()).powi(2)).abs() < 1e-15);
 /// assert_eq!(Entmax15::new().apply(&[2.0, 0.0])?, [1.0, 0.0]);
 /// # Ok::<(), parsimax::Error>(())
@@ -113,10 +113,10 @@ impl Regularized for Entmax15 {
 /// ```
 /// use parsimax::{Entmax, MappingExt, Sparsemax};
 /// // α = 3 on two entries: √(2·0.02 − τ) + √(−τ) = 1 gives √(−τ) = 0.48, so p = (0.52, 0.48).
-/// let p = Entmax::new(3.0)?.apply(&[0.02, 0.0])?;
+/// let p = Entmax::new(3.0)?.apply(&[0.02f64, 0.0])?;
 /// assert!((p[0] - 0.52).abs() < 1e-15 && (p[1] - 0.48).abs() < 1e-15);
 /// // α = 2 is sparsemax.
-/// assert_eq!(Entmax::new(2.0)?.apply(&[1.0, 0.8, 0.1])?, Sparsemax::new().apply(&[1.0, 0.8, 0.1])?);
+/// assert_eq!(Entmax::new(2.0)?.apply(&[1.0f64, 0.8, 0.1])?, Sparsemax::new().apply(&[1.0, 0.8, 0.1])?);
 /// # Ok::<(), parsimax::Error>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -36,7 +36,7 @@ pub(crate) const ENTRY: Entry = Entry {
 /// ```
 /// use parsimax::{MappingExt, Sparsemax};
 /// // Support {1.0, 0.8}: τ = (1.8 − 1)/2 = 0.4.
-/// let p = Sparsemax::new().apply(&[1.0, 0.8, 0.1])?;
+/// let p = Sparsemax::new().apply(&[1.0f64, 0.8, 0.1])?;
 /// assert!((p[0] - 0.6).abs() < 1e-15 && (p[1] - 0.4).abs() < 1e-15);
 /// assert_eq!(p[2], 0.0);
 /// # Ok::<(), parsimax::Error>(())

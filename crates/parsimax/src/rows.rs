@@ -28,13 +28,20 @@ use crate::{Error, Float, Mapping, Result, Support, View, ViewMut};
 /// assert_eq!(p, [0.9, 0.1, 0.0, 0.5, 0.5, 0.0]);
 /// # Ok::<(), parsimax::Error>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Rows<'a, M> {
     mappings: &'a [M],
     run: usize,
     axis: isize,
     mask: Option<View<'a, bool>>,
     threads: bool,
+}
+
+// By hand: mappings themselves need not be `Clone`.
+impl<M> Clone for Rows<'_, M> {
+    fn clone(&self) -> Self {
+        Self { mask: self.mask.clone(), ..*self }
+    }
 }
 
 /// Which derivative, if any, a sweep over the rows computes.

@@ -1,0 +1,1 @@
+//! Bytes to a call: what the fuzz targets and the plain fuzz test share.

@@ -26,11 +26,14 @@ pub(crate) trait Separable {
 
 /// Collects the candidates into `scratch.a`, their positions into `scratch.index`, and solves.
 fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) -> Option<f64> {
-    let floor = numeric::max(z) - mapping.window();
+    let top = numeric::max(z);
+    // Never 0: the maximum is always a candidate.
+    let window = mapping.window().max(f64::MIN_POSITIVE);
     let Scratch { a, b, index, .. } = scratch;
     a.clear();
     index.clear();
-    for (i, z) in z.iter().enumerate().filter(|(_, z)| **z > floor) {
+    // By the difference: beside a maximum of 10³⁰, max − window would be the maximum itself.
+    for (i, z) in z.iter().enumerate().filter(|(_, z)| **z - top > -window) {
         a.push(*z);
         index.push(i as u32);
     }

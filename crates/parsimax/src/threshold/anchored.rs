@@ -27,7 +27,7 @@ pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> f
     let w = anchor_probability(work, m);
     let floor = w.powf(m);
     for z in z.iter_mut() {
-        *z = if *z >= anchor { root(gap(*z) + floor, m) } else { 0.0 };
+        *z = if *z >= anchor { lifted(gap(*z), w, floor, m) } else { 0.0 };
     }
     numeric::polish(z, 1.0, |p| (w / p).powf(m - 1.0));
     m * (anchor / gamma) - floor
@@ -35,6 +35,11 @@ pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> f
 
 fn root(x: f64, m: f64) -> f64 {
     x.powf(1.0 / m)
+}
+
+/// `(gap + w^m)^{1/m}` with `floor = w^m`, which may underflow: the anchor itself has exactly `w`.
+fn lifted(gap: f64, w: f64, floor: f64, m: f64) -> f64 {
+    if gap == 0.0 { w } else { root(gap + floor, m) }
 }
 
 /// The smallest score that still gets mass, by halving the set around its median.
@@ -64,8 +69,8 @@ fn anchor_probability(gaps: &[f64], m: f64) -> f64 {
     let mut w = (1.0 / gaps.len() as f64).min((1.0 - others).max(0.0));
     for _ in 0..MAX_STEPS {
         let floor = w.powf(m);
-        let excess = numeric::sum(gaps.iter().map(|g| root(g + floor, m)).chain([-1.0]));
-        let slope: f64 = gaps.iter().map(|g| (w / root(g + floor, m)).powf(m - 1.0)).sum();
+        let excess = numeric::sum(gaps.iter().map(|g| lifted(*g, w, floor, m)).chain([-1.0]));
+        let slope: f64 = gaps.iter().map(|g| (w / lifted(*g, w, floor, m)).powf(m - 1.0)).sum();
         let next = w - excess / slope;
         if next.is_nan() || next >= w || next <= 0.0 {
             break;

@@ -1,0 +1,2 @@
+#![no_main]
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| parsimax_testkit::fuzz::run("evidential", bytes));

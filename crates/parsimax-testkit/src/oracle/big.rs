@@ -10,23 +10,34 @@
 //! those of `astro-float` at 256 and at 320 bits; it was preferred because it converts to `f64`
 //! with correct rounding, has no exponent limit in reach, and is the better kept of the two.
 
-use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::fmt;
 use std::iter::Sum;
 use std::ops::{Add, Div, Mul, Neg, Sub};
+use std::sync::OnceLock;
 
 use dashu_float::round::mode::HalfEven;
-use dashu_float::{ConstCache, Context, FBig};
+use dashu_float::{Context, FBig};
+use dashu_int::IBig;
 
 /// Bits of the significand: 96 decimal digits.
 pub const BITS: usize = 320;
 
 type Inner = FBig<HalfEven, 2>;
 
-thread_local! {
-    /// ln 2 and its kin, computed once per thread.
-    static CONSTANTS: RefCell<ConstCache> = const { RefCell::new(ConstCache::new()) };
+/// Bits after the binary point inside [`Big::exp`].
+const FRACTION: isize = 448;
+
+/// How often [`Big::exp`] halves its argument before the series.
+const HALVINGS: usize = 24;
+
+/// ln 2 in fixed point, computed once.
+fn ln2_fixed() -> &'static IBig {
+    static LN2: OnceLock<IBig> = OnceLock::new();
+    LN2.get_or_init(|| {
+        let ln2 = Context::<HalfEven>::new(FRACTION as usize + 32).ln(Inner::from(2).repr(), None);
+        (ln2.expect("2 has a logarithm").value() << FRACTION).to_int().value()
+    })
 }
 
 /// A real number to 96 digits. Never infinite, never NaN: operations without a result panic.
@@ -96,21 +107,46 @@ impl Big {
         if self.is_positive() { self.clone() } else { Self::zero() }
     }
 
-    /// eˣ, and 0 where the exponent leaves the machine's integers (x below about −6e18).
+    /// eˣ, and 0 where x < −1e18.
+    ///
+    /// In fixed point with 448 bits of fraction: x = k·ln 2 + r, the series of e^y − 1 for y = r/2²⁴, and
+    /// 24 squarings, which cost 24 of the 128 guard bits. Five times faster than the library's own
+    /// function, which bounds its error as it goes; the tests hold the two to be equal.
+    ///
+    /// # Panics
+    /// If x > 1e18.
     pub fn exp(&self) -> Self {
         if *self < Self::from_f64(-1e18) {
             return Self::zero();
         }
-        let rounded = CONSTANTS
-            .with_borrow_mut(|cache| context().exp(self.0.repr(), Some(cache)))
-            .unwrap_or_else(|e| panic!("exp({self:?}): {e:?}"));
-        Self(rounded.value())
+        assert!(*self <= Self::from_f64(1e18), "exp({self:?})");
+        let fixed = (self.0.clone() << FRACTION).to_int().value();
+        let k = (self / Self::from_f64(std::f64::consts::LN_2)).0.to_int().value();
+        let mut power = (fixed - &k * ln2_fixed()) >> HALVINGS;
+        let small = power.clone();
+        let mut y = power.clone();
+        for n in 2..20 {
+            power = ((power * &small) >> FRACTION as usize) / n;
+            y += &power;
+        }
+        for _ in 0..HALVINGS {
+            y = (&y << 1) + ((&y * &y) >> FRACTION as usize);
+        }
+        let exponent = isize::try_from(k).expect("|k| < 2e18") - FRACTION;
+        let value = Inner::from_parts(y + (IBig::ONE << FRACTION as usize), exponent);
+        Self(value.with_precision(BITS).value())
+    }
+
+    /// eˣ by the arbitrary-precision library alone.
+    #[cfg(test)]
+    fn exp_by_library(&self) -> Self {
+        Self(context().exp(self.0.repr(), None).expect("in range").value())
     }
 
     /// ln x.
     ///
     /// From the `f64` logarithm y₀: ln x = y₀ + ln(x·e^{−y₀}), whose argument is 1 + r with |r| near
-    /// 1e−16, so four terms of 2·artanh(r/(2+r)) are enough. Four times faster than the series that
+    /// 1e−16, so four terms of 2·artanh(r/(2+r)) are enough. Ten times faster than the series that
     /// serves when x is outside the range of `f64`.
     ///
     /// # Panics
@@ -135,9 +171,7 @@ impl Big {
 
     /// ln x by the arbitrary-precision library alone.
     fn ln_by_series(&self) -> Self {
-        let rounded = CONSTANTS
-            .with_borrow_mut(|cache| context().ln(self.0.repr(), Some(cache)))
-            .unwrap_or_else(|e| panic!("ln({self:?}): {e:?}"));
+        let rounded = context().ln(self.0.repr(), None).unwrap_or_else(|e| panic!("ln({self:?}): {e:?}"));
         Self(rounded.value())
     }
 
@@ -301,6 +335,16 @@ mod tests {
         }
         let outside = Big::half_pow(3000);
         assert_close(&outside.ln(), &(big(-3000.0) * big(2.0).ln()));
+    }
+
+    #[test]
+    fn exponential_agrees_with_the_library_everywhere() {
+        let mut rng = fastrand::Rng::with_seed(15);
+        for _ in 0..300 {
+            let x = big((rng.f64() - 0.5) * 10f64.powi(rng.i32(-110..12))) / big(3.0);
+            let relative = x.exp() / x.exp_by_library() - Big::one();
+            assert!(relative.abs() <= Big::half_pow(319), "{x:?}: {relative:?}");
+        }
     }
 
     #[test]

@@ -12,20 +12,25 @@
 //! | projections onto the simplex and the capped simplex | [`sparsemax`], [`sparsehourglass`], [`budget`] |
 //! | α-entmax, its gradient in α, its Jacobian | [`entmax`], [`entmax_alpha_gradient`], [`entmax_vjp`] |
 //! | norms as regularisers | [`sq_pnorm_max`], [`normmax`] |
+//! | structure | [`fusedmax`], [`oscarmax`], each with a brute force and a duality gap |
 //!
 //! Invalid arguments (NaN, `+∞`, γ ≤ 0, …) panic: an oracle is asked about valid input only.
 
 pub mod big;
 mod entmax;
 mod evsoftmax;
+mod fusedmax;
 mod norms;
+mod oscarmax;
 mod root;
 mod sparsemax;
 
 pub use big::Big;
 pub use entmax::{entmax, entmax_alpha_gradient, entmax_tau, entmax_vjp};
 pub use evsoftmax::{ev_softmax, ev_softmax_training, softmax};
+pub use fusedmax::{fusedmax, fusedmax_brute, fusedmax_gap};
 pub use norms::{normmax, normmax_tau, sq_pnorm_max};
+pub use oscarmax::{oscarmax, oscarmax_brute, oscarmax_gap};
 pub use sparsemax::{budget, sparsehourglass, sparsemax, sparsemax_tau};
 
 /// Each number rounded to the nearest `f64`.
@@ -79,6 +84,15 @@ impl Row {
             row[i] = value;
         }
         row
+    }
+
+    /// The live entries of a claimed distribution divided by their sum, if they come near to one.
+    fn feasible(&self, p: &[f64]) -> Option<Vec<Big>> {
+        assert_eq!(p.len(), self.len, "one probability per score");
+        let valid = p.iter().all(|&p| p >= 0.0 && p.is_finite());
+        let outside = (0..p.len()).any(|i| p[i] != 0.0 && !self.live.contains(&i));
+        let near = (p.iter().sum::<f64>() - 1.0).abs() <= 1e-3;
+        (valid && near && !outside).then(|| normalized(self.gather(p)))
     }
 
     /// The live entries of a vector that belongs to the row.

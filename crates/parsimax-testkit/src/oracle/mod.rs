@@ -13,10 +13,13 @@
 //! | α-entmax, its gradient in α, its Jacobian | [`entmax`], [`entmax_alpha_gradient`], [`entmax_vjp`] |
 //! | norms as regularisers | [`sq_pnorm_max`], [`normmax`] |
 //! | structure | [`fusedmax`], [`oscarmax`], each with a brute force and a duality gap |
+//! | Ω, max_Ω, Fenchel–Young losses | [`Regularizer`] |
+//! | any differentiable Ω, in `f64` | [`maximize_on_simplex`] |
 //!
 //! Invalid arguments (NaN, `+∞`, γ ≤ 0, …) panic: an oracle is asked about valid input only.
 
 pub mod big;
+mod convex;
 mod entmax;
 mod evsoftmax;
 mod fusedmax;
@@ -24,14 +27,17 @@ mod norms;
 mod oscarmax;
 mod root;
 mod sparsemax;
+mod values;
 
 pub use big::Big;
+pub use convex::{Solution, maximize_on_simplex};
 pub use entmax::{entmax, entmax_alpha_gradient, entmax_tau, entmax_vjp};
 pub use evsoftmax::{ev_softmax, ev_softmax_training, softmax};
 pub use fusedmax::{fusedmax, fusedmax_brute, fusedmax_gap};
 pub use norms::{normmax, normmax_tau, sq_pnorm_max};
 pub use oscarmax::{oscarmax, oscarmax_brute, oscarmax_gap};
 pub use sparsemax::{budget, sparsehourglass, sparsemax, sparsemax_tau};
+pub use values::Regularizer;
 
 /// Each number rounded to the nearest `f64`.
 pub fn to_f64(values: &[Big]) -> Vec<f64> {

@@ -203,7 +203,9 @@ fn negative_tsallis(p: &[f64], alpha: f64) -> f64 {
     numeric::sum(p.iter().filter(|p| **p > 0.0).map(|p| p * (delta * p.ln()).exp_m1())) / (delta * alpha)
 }
 
-/// `<v, ∂p/∂α>` by the formula of the file's head.
+/// `<v, ∂p/∂α>` by the formula of the file's head, with its bracket rearranged into differences,
+/// `(R − r_i)(1 + δH) − δ(ℓ_i + H)R`, measured from the largest entry: equal entries cancel exactly,
+/// also when `p` was rounded and sums to 1 only nearly.
 ///
 /// Numerator and denominator are linear in `r`, which grows like p^{−δ}. Both are scaled by e^{−c}
 /// with `c` large enough that a tiny probability under a large α does not overflow.
@@ -212,15 +214,16 @@ fn alpha_gradient(p: &[f64], v: &[f64], alpha: f64) -> f64 {
     let support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0);
     let steepest = support().map(|(p, _)| -delta * p.ln()).fold(0.0, f64::max);
     let c = (steepest - 600.0).max(0.0);
-    let curvature = |l: f64| l * l * phi2(-delta * l, c);
-    let entropy = -numeric::negative_entropy(p);
-    let mean = numeric::sum(support().map(|(p, _)| p * curvature(p.ln())));
+    let curvature = |p: f64| p.ln() * p.ln() * phi2(-delta * p.ln(), c);
+    let top = numeric::max(p);
+    let (log, bend) = (|p: f64| (p / top).ln(), |p: f64| curvature(p) - curvature(top));
+    let mass = numeric::sum(support().map(|(p, _)| *p));
+    let mean_log = numeric::sum(support().map(|(p, _)| p * log(*p))) / mass;
+    let mean_bend = numeric::sum(support().map(|(p, _)| p * bend(*p))) / mass;
+    let entropy = -(top.ln() + mean_log);
+    let mean = curvature(top) + mean_bend;
+    let bracket = |p: f64| (mean_bend - bend(p)) * (1.0 + delta * entropy) - delta * (log(p) - mean_log) * mean;
     let scale = (1.0 + delta * entropy) * (-c).exp() + delta * delta * mean;
-    let bracket = |p: f64| {
-        let l = p.ln();
-        let r = curvature(l);
-        mean - r - delta * (l * mean + r * entropy)
-    };
     numeric::sum(support().map(|(p, v)| v * p * bracket(*p))) / scale
 }
 

@@ -14,6 +14,8 @@ mod separable;
 mod softmax;
 mod sparsemax;
 mod threshold;
+#[cfg(test)]
+mod trial;
 mod view;
 
 pub use entmax::{Entmax, Entmax15};

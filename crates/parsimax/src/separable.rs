@@ -24,40 +24,57 @@ pub(crate) trait Separable {
     fn weight(&self, p: f64) -> f64;
 }
 
-/// Collects the candidates into `scratch.a`, their positions into `scratch.index`, and solves.
-fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) -> Option<f64> {
+/// Collects the entries less than `window` below the maximum into `scratch.a`, their positions into
+/// `scratch.index`.
+///
+/// The gap is compared, not `z` with `max − window`: at a score of 10³⁰ the latter rounds to the
+/// maximum and would leave nothing.
+pub(crate) fn candidates(z: &[f64], window: f64, scratch: &mut Scratch) {
     let top = numeric::max(z);
-    // Never 0: the maximum is always a candidate.
-    let window = mapping.window().max(f64::MIN_POSITIVE);
-    let Scratch { a, b, index, .. } = scratch;
-    a.clear();
-    index.clear();
-    // By the difference: beside a maximum of 10³⁰, max − window would be the maximum itself.
-    for (i, z) in z.iter().enumerate().filter(|(_, z)| **z - top > -window) {
-        a.push(*z);
-        index.push(i as u32);
+    // Never 0, which a huge α rounds it to: the maximum is always a candidate.
+    let window = window.max(f64::MIN_POSITIVE);
+    scratch.a.clear();
+    scratch.index.clear();
+    for (i, z) in z.iter().enumerate().filter(|(_, z)| top - **z < window) {
+        scratch.a.push(*z);
+        scratch.index.push(i as u32);
     }
-    mapping.solve(a, b)
+}
+
+/// The candidates' probabilities, found in `scratch.a`, at their places in a dense row.
+pub(crate) fn scatter(scratch: &Scratch, p: &mut [f64]) {
+    p.fill(0.0);
+    for (i, value) in scratch.index.iter().zip(&scratch.a) {
+        p[*i as usize] = *value;
+    }
+}
+
+/// The candidates' probabilities, found in `scratch.a`, as a sparse row.
+pub(crate) fn gather(scratch: &Scratch, out: &mut Support) {
+    out.clear();
+    for (i, value) in scratch.index.iter().zip(&scratch.a).filter(|(_, p)| **p > 0.0) {
+        out.index.push(*i);
+        out.value.push(*value);
+    }
+}
+
+/// Collects the candidates and solves for them.
+fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) -> Option<f64> {
+    candidates(z, mapping.window(), scratch);
+    mapping.solve(&mut scratch.a, &mut scratch.b)
 }
 
 /// The dense row.
 pub(crate) fn forward(mapping: &impl Separable, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Option<f64> {
     let tau = solve_candidates(mapping, z, scratch);
-    p.fill(0.0);
-    for (i, value) in scratch.index.iter().zip(&scratch.a) {
-        p[*i as usize] = *value;
-    }
+    scatter(scratch, p);
     tau
 }
 
 /// The sparse row.
 pub(crate) fn support(mapping: &impl Separable, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Option<f64> {
     let tau = solve_candidates(mapping, z, scratch);
-    out.clear();
-    for (i, value) in scratch.index.iter().zip(&scratch.a).filter(|(_, p)| **p > 0.0) {
-        out.index.push(*i);
-        out.value.push(*value);
-    }
+    gather(scratch, out);
     tau
 }
 
@@ -114,3 +131,16 @@ macro_rules! separable_mapping {
     };
 }
 pub(crate) use separable_mapping;
+
+#[cfg(test)]
+mod tests {
+    use crate::{Entmax, Entmax15, Sparsemax, trial};
+
+    #[test]
+    fn rows_of_every_magnitude_keep_their_maximum() {
+        trial::assert_survives(&Sparsemax::new());
+        trial::assert_survives(&Entmax15::new());
+        trial::assert_survives(&Entmax::new(1.3).unwrap());
+        trial::assert_survives(&Entmax::new(4.0).unwrap());
+    }
+}

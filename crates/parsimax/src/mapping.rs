@@ -6,6 +6,8 @@
 //! [`Rows`](crate::Rows), so a mapping's file holds nothing but its mathematics.
 
 use crate::Result;
+use crate::prox::Block;
+use crate::prox::tv1d::Tube;
 
 /// Buffers that a mapping may use while it works on a row. Reused from row to row: after the
 /// first rows nothing is allocated.
@@ -16,6 +18,8 @@ pub struct Scratch {
     pub(crate) c: Vec<f64>,
     pub(crate) index: Vec<u32>,
     pub(crate) group: Vec<u32>,
+    pub(crate) tube: Tube,
+    pub(crate) blocks: Vec<Block>,
 }
 
 impl Scratch {

@@ -4,7 +4,7 @@
 //! layer — builds it here. A mapping's own file holds its line; this file lists them.
 
 use crate::{Error, Mapping, Result};
-use crate::{entmax, softmax, sparsemax};
+use crate::{entmax, fusedmax, oscarmax, oscarmax_approx, softmax, sparsemax};
 
 /// What the table says of a mapping, and how to build it.
 pub struct Entry {
@@ -70,7 +70,15 @@ impl Options {
 }
 
 /// All mappings, in the order of the documentation.
-pub const MAPPINGS: &[Entry] = &[softmax::ENTRY, sparsemax::ENTRY, entmax::ENTRY_15, entmax::ENTRY];
+pub const MAPPINGS: &[Entry] = &[
+    softmax::ENTRY,
+    sparsemax::ENTRY,
+    entmax::ENTRY_15,
+    entmax::ENTRY,
+    fusedmax::ENTRY,
+    oscarmax::ENTRY,
+    oscarmax_approx::ENTRY,
+];
 
 /// The names of all mappings.
 #[must_use]

@@ -1,0 +1,352 @@
+//! Oscarmax: equal weight for groups of entries, wherever they stand (Niculae & Blondel 2017), exactly.
+//!
+//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$ with
+//! $\Omega(p) = \frac12\lVert p\rVert^2 + \lambda\sum_{i<j} \max(p_i, p_j)$. γ multiplies both terms.
+//!
+//! **Closed form.** On the simplex the penalty is $\lambda\sum_k (d-k)\,p_{(k)}$ with
+//! $p_{(1)} \ge p_{(2)} \ge \dots$, and Π keeps the order of the scores. So: sort $z/\gamma$ in descending
+//! order, subtract $\lambda(d-k)$, fit the best non-increasing sequence $x$, undo the sort; then
+//! $p = P_\Delta(x) = [x - \tau]_+$. This is exact, as isotonic regression commutes with the shift by τ
+//! and a fit under the bound $p \ge 0$ is the free fit, cut at 0. (The composition of the projection
+//! with the OSCAR prox, which has absolute values and a cut of its own, is not:
+//! [`OscarmaxApprox`](crate::OscarmaxApprox).)
+//!
+//! **Algorithm and cost.** Only entries within $\lambda(d-1) + 1$ of the maximum can have mass (in units
+//! of γ): the last entry of a pooled group lies above the group's value, and that above τ. These are
+//! sorted and pooled (pool adjacent violators): $O(d + c\log c)$ for $c$ candidates.
+//!
+//! **Jacobian.** With the pooled groups $G$ and the support $S$, a union of groups,
+//! $(Jv)_i = (\mathrm{mean}_{G_i} v - \mathrm{mean}_S\,v)/\gamma$ on $S$, 0 elsewhere. Symmetric. The
+//! sparse row tells the groups, too: entries with the same probability.
+//!
+//! **Gradient in λ.** A group moves by $\partial x_G/\partial\lambda = -\mathrm{mean}_{k \in G}(d-k)$; then
+//! $\partial p/\partial\lambda = \partial x/\partial\lambda - \mathrm{mean}_S\,\partial x/\partial\lambda$ on $S$.
+//!
+//! **Edge cases.** λ = 0 is sparsemax, and tied scores are then no group; the gradient in λ is the one
+//! from the right. A large λ gives the uniform distribution. Equal scores get equal bits, and permuting
+//! the scores permutes the bits of the answer, as all arithmetic happens in sorted order.
+
+use crate::error::check_gamma;
+use crate::numeric;
+use crate::prox::{self, isotonic};
+use crate::registry::Entry;
+use crate::threshold::linear;
+use crate::{Mapping, Regularized, Result, Scratch, Support};
+
+/// The line of the table.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "oscarmax",
+    omega: "½‖p‖² + λ Σ_{i<j} max(p_i, p_j)",
+    sparsity: "as sparsemax, after groups are pooled",
+    cost: "O(d log d)",
+    reference: "Niculae & Blondel 2017; exact here",
+    takes: &["lambda", "gamma"],
+    build: |o| Ok(Box::new(Oscarmax::new(o.lambda.unwrap_or(0.01))?.with_gamma(o.gamma())?)),
+};
+
+/// Oscarmax with penalty λ on the larger entry of every pair and strength γ.
+///
+/// ```
+/// use parsimax::{MappingExt, Oscarmax};
+/// // λ = 0.1, d = 3: the larger entries pay more, (1, 0.95, 0.2) − (0.2, 0.1, 0) = (0.8, 0.85, 0.2). The
+/// // first two violate the order: pooled at 0.825. τ = (1.65 − 1)/2 = 0.325, above 0.2.
+/// let p = Oscarmax::new(0.1)?.apply(&[0.95f64, 0.2, 1.0])?;
+/// assert_eq!(p, [0.5, 0.0, 0.5]);
+/// // (1, 0.7, 0.1) becomes (0.8, 0.6, 0.1): τ = 0.2.
+/// let p = Oscarmax::new(0.1)?.apply(&[0.7f64, 0.1, 1.0])?;
+/// assert!((p[0] - 0.4).abs() < 1e-15 && (p[2] - 0.6).abs() < 1e-15);
+/// # Ok::<(), parsimax::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Oscarmax {
+    lambda: f64,
+    gamma: f64,
+}
+
+impl Oscarmax {
+    /// Oscarmax of strength 1; λ finite and ≥ 0.
+    pub fn new(lambda: f64) -> Result<Self> {
+        prox::check_lambda("oscarmax", lambda)?;
+        Ok(Self { lambda, gamma: 1.0 })
+    }
+
+    /// The same with strength `gamma`, finite and > 0.
+    pub fn with_gamma(self, gamma: f64) -> Result<Self> {
+        check_gamma("oscarmax", gamma)?;
+        Ok(Self { gamma, ..self })
+    }
+
+    /// The parameter λ.
+    #[must_use]
+    pub fn lambda(&self) -> f64 {
+        self.lambda
+    }
+
+    /// Leaves the candidates in descending order, positions in `scratch.index` and scores measured from
+    /// the top in `scratch.a`, and their pooled groups in `scratch.blocks`. Returns the top score and
+    /// what was added to the penalised scores: `λ(d − 1)`, which makes the first of them 0.
+    fn pool(&self, z: &[f64], scratch: &mut Scratch) -> (f64, f64) {
+        let Scratch { a, index, blocks, .. } = scratch;
+        let lambda = self.lambda.min(prox::MAX_LAMBDA);
+        let (top, lift) = (numeric::max(z), lambda * (z.len() - 1) as f64);
+        let below = |i: u32| (z[i as usize] - top) / self.gamma;
+        index.clear();
+        index.extend((0..z.len() as u32).filter(|i| below(*i) > -lift - 1.0));
+        index.sort_unstable_by(|i, j| z[*j as usize].total_cmp(&z[*i as usize]).then(i.cmp(j)));
+        a.clear();
+        a.extend(index.iter().map(|i| below(*i)));
+        isotonic::fit_ranked(a, lambda, blocks);
+        (top, lift)
+    }
+
+    /// Leaves the probabilities of the candidates in `scratch.a`, descending, and their positions in
+    /// `scratch.index`; returns τ.
+    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
+        let (top, lift) = self.pool(z, scratch);
+        isotonic::spread(&scratch.blocks, &mut scratch.a);
+        linear::project(&mut scratch.a, &mut scratch.b) - lift + top / self.gamma
+    }
+
+    /// Leaves the support in `scratch.index`, group after group and ascending within each, `v` in that
+    /// order in `scratch.b`, and the groups in `scratch.blocks`.
+    fn gather(&self, z: &[f64], p: &[f64], v: &[f64], scratch: &mut Scratch) {
+        self.pool(z, scratch);
+        let Scratch { b, index, blocks, .. } = scratch;
+        let mut start = 0;
+        // A group has one probability; the first without mass ends the support.
+        let groups = blocks.iter().take_while(|block| {
+            let group = start..start + block.len;
+            let supported = p[index[group.start] as usize] > 0.0;
+            if supported {
+                start = group.end;
+                index[group].sort_unstable();
+            }
+            supported
+        });
+        let groups = groups.count();
+        blocks.truncate(groups);
+        index.truncate(start);
+        b.clear();
+        b.extend(index.iter().map(|i| v[*i as usize]));
+    }
+}
+
+impl Mapping for Oscarmax {
+    fn name(&self) -> &'static str {
+        "oscarmax"
+    }
+
+    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
+        let tau = self.solve(z, scratch);
+        p.fill(0.0);
+        for (i, value) in scratch.index.iter().zip(&scratch.a) {
+            p[*i as usize] = *value;
+        }
+        Ok(Some(tau))
+    }
+
+    fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
+        let tau = self.solve(z, scratch);
+        let Scratch { a, index, group: order, .. } = scratch;
+        order.clear();
+        order.extend(0..a.partition_point(|p| *p > 0.0) as u32);
+        order.sort_unstable_by_key(|k| index[*k as usize]);
+        out.clear();
+        out.index.extend(order.iter().map(|k| index[*k as usize]));
+        out.value.extend(order.iter().map(|k| a[*k as usize]));
+        Ok(Some(tau))
+    }
+
+    fn vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], scratch: &mut Scratch) -> Result<()> {
+        self.gather(z, p, v, scratch);
+        let Scratch { b: v, index, blocks, .. } = scratch;
+        out.fill(0.0);
+        // At λ = 0 a block of tied scores is so many groups of one.
+        let lengths = blocks.iter().flat_map(|block| match self.lambda {
+            0.0 => std::iter::repeat_n(1, block.len),
+            _ => std::iter::repeat_n(block.len, 1),
+        });
+        prox::centred_means(v, lengths, |group, mean| {
+            for i in &index[group] {
+                out[*i as usize] = mean / self.gamma;
+            }
+        });
+        Ok(())
+    }
+
+    fn parameter_vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], scratch: &mut Scratch) -> Option<f64> {
+        self.gather(z, p, v, scratch);
+        let Scratch { b: v, blocks, .. } = scratch;
+        let (mut gradient, mut block) = (0.0, blocks.iter());
+        // −(d − k) up to a constant, which the centring removes, is the rank k; its sum over G is known.
+        prox::centred_means(v, blocks.iter().map(|block| block.len), |_, mean| {
+            gradient += mean * block.next().map_or(0, |block| block.shift) as f64;
+        });
+        Some(gradient)
+    }
+
+    /// Groups are read from the row: equal probabilities. That is what
+    /// [`forward_row`](Mapping::forward_row) wrote; in a narrower type two groups may have been rounded to
+    /// the same value. O(|S| log |S|), for the groups are scattered.
+    fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
+        let mut order: Vec<usize> = (0..p.len()).collect();
+        order.sort_by(|i, j| p[*j].total_cmp(&p[*i]));
+        let sorted: Vec<f64> = order.iter().map(|i| v[*i]).collect();
+        let lengths = prox::runs(order.len(), |k| self.lambda > 0.0 && p[order[k]] == p[order[k - 1]]);
+        prox::centred_means(&sorted, lengths, |group, mean| {
+            for i in &order[group] {
+                out[*i] = mean / self.gamma;
+            }
+        });
+        Some(())
+    }
+
+    fn regularized(&self) -> Option<&dyn Regularized> {
+        Some(self)
+    }
+}
+
+impl Regularized for Oscarmax {
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+    /// ½‖p‖² + λ Σ_{i<j} max(p_i, p_j), the sum as Σ (d − k) p_(k).
+    fn omega(&self, p: &[f64]) -> f64 {
+        let mut sorted: Vec<f64> = p.iter().copied().filter(|p| *p > 0.0).collect();
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        let pairs = numeric::sum(sorted.iter().enumerate().map(|(k, value)| (p.len() - 1 - k) as f64 * value));
+        0.5 * numeric::dot(&sorted, &sorted) + self.lambda * pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::prox::checks;
+    use crate::{MappingExt, Sparsemax};
+
+    fn oscarmax(lambda: f64, gamma: f64) -> Oscarmax {
+        Oscarmax::new(lambda).unwrap().with_gamma(gamma).unwrap()
+    }
+
+    /// The largest violation of the optimality conditions, from scores and probabilities alone.
+    ///
+    /// `p` is optimal iff, with `g = z/γ − p − τ`, every group of equal `p > 0` that takes the ranks K
+    /// has `g` majorised by `(λ(d−k))_{k ∈ K}` (the convex hull of its permutations), and the entries
+    /// with `p = 0` weakly so (g may be lowered): largest partial sums at most those of the weights.
+    fn violation(z: &[f64], p: &[f64], lambda: f64, gamma: f64) -> f64 {
+        let d = p.len();
+        let mut order: Vec<usize> = (0..d).collect();
+        order.sort_by(|i, j| p[*j].total_cmp(&p[*i]).then(z[*j].total_cmp(&z[*i])));
+        let weight = |k: usize| lambda * (d - 1 - k) as f64;
+        let support = p.iter().filter(|p| **p > 0.0).count();
+        let excess: f64 = (0..support).map(|k| z[order[k]] / gamma - p[order[k]] - weight(k)).sum();
+        let tau = excess / support as f64;
+        let (mut sum, mut worst) = (0.0f64, (p.iter().sum::<f64>() - 1.0).abs());
+        for k in 0..d {
+            // Within a group `order` descends in z, hence in g: these are the largest partial sums.
+            sum += z[order[k]] / gamma - p[order[k]] - tau - weight(k);
+            worst = worst.max(sum);
+            if p[order[k]] > 0.0 && order.get(k + 1).is_none_or(|i| p[*i] < p[order[k]]) {
+                worst = worst.max(sum.abs());
+                sum = 0.0;
+            }
+        }
+        worst
+    }
+
+    #[test]
+    fn random_rows_are_optimal() {
+        let mut rng = fastrand::Rng::with_seed(21);
+        for round in 0..6000 {
+            let d = if round % 100 == 0 { 1000 } else { rng.usize(1..30) };
+            let (lambda, gamma) = (10f64.powf(rng.f64() * 3.0 - 3.0), 0.2 + rng.f64());
+            let z = checks::row(&mut rng, d, round % 3 == 0);
+            let p = oscarmax(lambda, gamma).apply(&z).unwrap();
+            // Rounding of the test's own sums of d terms of size up to λd.
+            let tolerance = 1e-13 * (1.0 + d as f64) * (1.0 + lambda * d as f64).min(100.0);
+            assert!(violation(&z, &p, lambda, gamma) < tolerance, "{z:?} {lambda} {gamma} {p:?}");
+        }
+    }
+
+    #[test]
+    fn hand_computed_rows() {
+        assert_eq!(oscarmax(0.3, 1.0).apply(&[-4.0]).unwrap(), [1.0]);
+        // Two entries: the larger pays λ, so the difference 0.8 shrinks to 0.6.
+        let p = oscarmax(0.2, 1.0).apply(&[0.8f64, 0.0]).unwrap();
+        assert!((p[0] - 0.8).abs() < 1e-15 && (p[1] - 0.2).abs() < 1e-15);
+        assert_eq!(oscarmax(0.8, 1.0).apply(&[0.8, 0.0]).unwrap(), [0.5, 0.5]);
+        // γ multiplies both terms of Ω.
+        assert_eq!(oscarmax(0.2, 2.0).apply(&[1.6, 0.0]).unwrap(), p);
+        assert_eq!(oscarmax(0.1, 1.0).apply(&[7.0; 4]).unwrap(), [0.25; 4]);
+    }
+
+    #[test]
+    fn omega_counts_every_pair() {
+        // Pairs of (0.5, 0.2, 0.3): max 0.5, 0.5, 0.3; ½‖p‖² = 0.19.
+        assert!((oscarmax(0.1, 1.0).omega(&[0.5, 0.2, 0.3]) - (0.19 + 0.13)).abs() < 1e-15);
+        assert!((oscarmax(0.1, 1.0).omega(&[0.0, 1.0, 0.0]) - (0.5 + 0.2)).abs() < 1e-15);
+    }
+
+    #[test]
+    fn limits_in_lambda() {
+        let mut rng = fastrand::Rng::with_seed(22);
+        for round in 0..500 {
+            let d = rng.usize(1..20);
+            let (z, v) = (checks::row(&mut rng, d, round % 2 == 0), checks::row(&mut rng, d, false));
+            let (p, plain) = (oscarmax(0.0, 1.0).apply(&z).unwrap(), Sparsemax::new().apply(&z).unwrap());
+            let (g, slope) = (oscarmax(0.0, 1.0).vjp(&z, &v).unwrap(), Sparsemax::new().vjp(&z, &v).unwrap());
+            for i in 0..d {
+                assert!((p[i] - plain[i]).abs() < 1e-15 && (g[i] - slope[i]).abs() < 1e-15);
+            }
+            for lambda in [1e3, 1e30, 1e200, f64::MAX] {
+                let p = oscarmax(lambda, 1.0).apply(&z).unwrap();
+                let first = p[0];
+                assert!(p.iter().all(|p| *p == first && (p - 1.0 / d as f64).abs() < 1e-16), "{lambda} {p:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn permutations_shifts_and_ties_are_exact() {
+        let mut rng = fastrand::Rng::with_seed(23);
+        for _ in 0..2000 {
+            let d = rng.usize(1..25);
+            // On a grid of 2⁻¹⁰, so that the shift itself is exact and ties happen.
+            let z: Vec<f64> = (0..d).map(|_| f64::from(rng.i32(0..1 << 10)) / 1024.0).collect();
+            let m = oscarmax(rng.f64() * 0.03, 1.0);
+            let p = m.apply(&z).unwrap();
+            let mut order: Vec<usize> = (0..d).collect();
+            rng.shuffle(&mut order);
+            let shuffled = m.apply(&order.iter().map(|i| z[*i]).collect::<Vec<_>>()).unwrap();
+            assert!(order.iter().zip(&shuffled).all(|(i, q)| p[*i].to_bits() == q.to_bits()));
+            assert_eq!(m.apply(&z.iter().map(|z| z + 1e6).collect::<Vec<_>>()).unwrap(), p);
+            for (i, j) in (0..d).flat_map(|i| (0..i).map(move |j| (i, j))) {
+                assert!(z[i] != z[j] || p[i].to_bits() == p[j].to_bits());
+            }
+        }
+    }
+
+    #[test]
+    fn gradients_match_differences() {
+        checks::gradients(24, |lambda, gamma| Box::new(oscarmax(lambda, gamma)));
+    }
+
+    #[test]
+    fn the_sparse_derivative_is_the_dense_one() {
+        checks::sparse_derivative(25, |lambda, gamma| Box::new(oscarmax(lambda, gamma)));
+    }
+
+    #[test]
+    fn extreme_rows() {
+        checks::extremes(|lambda, gamma| Box::new(oscarmax(lambda, gamma)));
+    }
+
+    #[test]
+    fn parameters_out_of_range_are_errors() {
+        for lambda in [-1e-9, f64::NAN, f64::INFINITY] {
+            assert!(Oscarmax::new(lambda).is_err());
+        }
+        assert!(oscarmax(0.1, 1.0).with_gamma(0.0).is_err());
+    }
+}

@@ -17,6 +17,7 @@ mod rows;
 mod separable;
 mod softmax;
 mod sparsemax;
+mod sqpnorm;
 mod threshold;
 #[cfg(test)]
 mod trial;
@@ -33,4 +34,5 @@ pub use oscarmax_approx::OscarmaxApprox;
 pub use rows::{Csr, Rows};
 pub use softmax::Softmax;
 pub use sparsemax::Sparsemax;
+pub use sqpnorm::SqPnormMax;
 pub use view::{View, ViewMut};

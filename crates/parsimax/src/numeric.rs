@@ -35,6 +35,23 @@ pub(crate) fn negative_entropy(p: &[f64]) -> f64 {
     sum(p.iter().filter(|p| **p > 0.0).map(|p| p * p.ln()))
 }
 
+/// `‖p‖_α` of entries ≥ 0, measured in units of the largest so that no power underflows.
+pub(crate) fn norm(p: &[f64], alpha: f64) -> f64 {
+    let top = max(p);
+    if top <= 0.0 {
+        return 0.0;
+    }
+    top * sum(p.iter().filter(|p| **p > 0.0).map(|p| (p / top).powf(alpha))).powf(1.0 / alpha)
+}
+
+/// `p` divided by its sum.
+pub(crate) fn normalise(p: &mut [f64]) {
+    let total = sum(p.iter().copied());
+    for p in p.iter_mut() {
+        *p /= total;
+    }
+}
+
 /// The largest entry; −∞ for an empty slice.
 pub(crate) fn max(x: &[f64]) -> f64 {
     x.iter().copied().fold(f64::NEG_INFINITY, f64::max)

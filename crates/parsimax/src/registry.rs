@@ -4,7 +4,7 @@
 //! layer — builds it here. A mapping's own file holds its line; this file lists them.
 
 use crate::{Error, Mapping, Result};
-use crate::{entmax, fusedmax, oscarmax, oscarmax_approx, softmax, sparsemax};
+use crate::{entmax, fusedmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
 
 /// What the table says of a mapping, and how to build it.
 pub struct Entry {
@@ -78,6 +78,7 @@ pub const MAPPINGS: &[Entry] = &[
     fusedmax::ENTRY,
     oscarmax::ENTRY,
     oscarmax_approx::ENTRY,
+    sqpnorm::ENTRY,
 ];
 
 /// The names of all mappings.

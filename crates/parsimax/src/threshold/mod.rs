@@ -11,6 +11,7 @@ pub(crate) mod anchored;
 pub(crate) mod exponential;
 pub(crate) mod linear;
 pub(crate) mod quadratic;
+pub(crate) mod squared_norm;
 pub(crate) mod tsallis;
 
 /// A bound on Newton steps that no input reaches (see the module's argument); it only turns an

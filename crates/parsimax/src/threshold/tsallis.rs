@@ -37,7 +37,7 @@ pub(crate) fn solve(x: &mut [f64], delta: f64) -> f64 {
 }
 
 /// `exp(log1p(δu)/δ) = (1 + δu)^{1/δ}`, 0 where the base is not positive, `exp(u)` at δ = 0.
-fn power(delta: f64, u: f64) -> f64 {
+pub(crate) fn power(delta: f64, u: f64) -> f64 {
     let base = delta * u;
     if base <= -1.0 {
         0.0

@@ -4,7 +4,7 @@
 //! layer — builds it here. A mapping's own file holds its line; this file lists them.
 
 use crate::{Error, Mapping, Result};
-use crate::{entmax, fusedmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
+use crate::{entmax, fusedmax, normmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
 
 /// What the table says of a mapping, and how to build it.
 pub struct Entry {
@@ -79,6 +79,7 @@ pub const MAPPINGS: &[Entry] = &[
     oscarmax::ENTRY,
     oscarmax_approx::ENTRY,
     sqpnorm::ENTRY,
+    normmax::ENTRY,
 ];
 
 /// The names of all mappings.

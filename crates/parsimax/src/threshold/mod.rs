@@ -10,6 +10,7 @@
 pub(crate) mod anchored;
 pub(crate) mod exponential;
 pub(crate) mod linear;
+pub(crate) mod norm;
 pub(crate) mod quadratic;
 pub(crate) mod squared_norm;
 pub(crate) mod tsallis;

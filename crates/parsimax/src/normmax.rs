@@ -1,0 +1,268 @@
+//! Normmax: a norm as the regulariser. As α grows the answer tends to a uniform distribution over a
+//! chosen few (Blondel, Martins & Niculae 2020).
+//!
+//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\lVert p\rVert_\alpha$,
+//! $\alpha > 1$.
+//!
+//! **Closed form.** With $m = \alpha - 1$ and $N = \lVert p\rVert_\alpha$ the stationarity condition is
+//! $(p_i/N)^m = z_i/\gamma - \tau$ on the support, so $\sum_i [z_i/\gamma - \tau]_+^{\alpha/m} = 1$ and
+//! $p \propto [z/\gamma - \tau]_+^{1/m}$.
+//!
+//! **Algorithm and cost.** $O(d)$. α = 2: τ in closed form on the support. α < 2: Newton in an
+//! unknown that keeps its digits as α → 1. α > 2: anchored at the smallest supported entry.
+//!
+//! **Jacobian.** A norm is linear along rays: its Hessian
+//! $\frac{m}{N}(\mathrm{diag}(r^{m-1}) - r^m (r^m)^\top)$, $r = p/N$, is singular at $p$ itself and has
+//! no inverse to put into the usual rule. On the simplex it is positive definite all the same. Solving
+//! $\gamma H\,dp = dz - d\tau$ with $\sum dp = 0$: multiplying by $r$ gives $d\tau = \langle p, dz\rangle$,
+//! and what is left is
+//! $$Jv = \frac{N}{\gamma m}\left(s \odot w - p\,\langle s, w\rangle\right),\quad
+//! w = v - \langle p, v\rangle,\; s_i = (p_i/N)^{1-m},$$
+//! that is $J = \frac{N}{\gamma m}(I - p1^\top)\,\mathrm{diag}(s)\,(I - 1p^\top)$: symmetric, $O(|S|)$,
+//! from $p$ alone.
+//!
+//! **Gradient in α.** On the fixed support $\partial p/\partial\alpha = -\gamma J c$ with
+//! $c_i = r_i^m\,(\log r_i - \frac{m}{1+m}\sum_j r_j^\alpha \log r_j)$.
+//!
+//! **Edge cases.** An entry γ or more below the maximum is 0. Ties share equally. For α > 2 the slope
+//! of an entry is unbounded as its probability tends to 0; weights beyond 10¹⁵⁰ are taken as that.
+
+use crate::error::{check, check_gamma};
+use crate::mapping::{Scratch, Support};
+use crate::numeric;
+use crate::registry::Entry;
+use crate::separable;
+use crate::threshold::norm;
+use crate::{Mapping, Regularized, Result};
+
+/// The line of the table.
+pub(crate) const ENTRY: Entry = Entry {
+    name: "normmax",
+    omega: "‖p‖_α, α > 1",
+    sparsity: "zero from γ below the maximum on",
+    cost: "O(d)",
+    reference: "Blondel, Martins & Niculae 2020",
+    takes: &["alpha", "gamma"],
+    build: |o| Ok(Box::new(Normmax::new(o.alpha.unwrap_or(2.0))?.with_gamma(o.gamma())?)),
+};
+
+/// Normmax with exponent α and strength γ.
+///
+/// ```
+/// use parsimax::{MappingExt, Normmax};
+/// // α = 2: (0.8 − τ)² + (0.6 − τ)² = 1 at τ = 0, which the third score does not exceed: p = (0.8, 0.6)/1.4.
+/// let p = Normmax::new(2.0)?.apply(&[0.8f64, 0.6, 0.0])?;
+/// assert!((p[0] - 4.0 / 7.0).abs() < 1e-15 && (p[1] - 3.0 / 7.0).abs() < 1e-15);
+/// assert!(p[2] < 1e-15);
+/// # Ok::<(), parsimax::Error>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Normmax {
+    alpha: f64,
+    gamma: f64,
+}
+
+impl Normmax {
+    /// Normmax of strength 1; α finite and > 1.
+    pub fn new(alpha: f64) -> Result<Self> {
+        check(alpha > 1.0 && alpha.is_finite(), "normmax", "alpha", "a finite number > 1", alpha)?;
+        Ok(Self { alpha, gamma: 1.0 })
+    }
+
+    /// The same with strength `gamma`, finite and > 0.
+    pub fn with_gamma(self, gamma: f64) -> Result<Self> {
+        check_gamma("normmax", gamma)?;
+        Ok(Self { gamma, ..self })
+    }
+
+    /// The exponent α.
+    #[must_use]
+    pub fn alpha(&self) -> f64 {
+        self.alpha
+    }
+
+    /// `m = α − 1`.
+    fn m(&self) -> f64 {
+        self.alpha - 1.0
+    }
+
+    /// Solves for the candidates, which it leaves in `scratch`.
+    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
+        separable::candidates(z, self.gamma, scratch);
+        norm::solve(&mut scratch.a, self.alpha, self.gamma, &mut scratch.b)
+    }
+
+    /// `s` at `r = p/N`.
+    fn weight(&self, r: f64) -> f64 {
+        r.powf(1.0 - self.m()).min(1e150)
+    }
+
+    fn vjp(&self, p: &[f64], v: &[f64], out: &mut [f64]) {
+        let n = numeric::norm(p, self.alpha);
+        let scale = n / (self.gamma * self.m());
+        // The sum is 1, unless p was rounded to a narrower type.
+        let total = numeric::sum(p.iter().copied());
+        let centre = numeric::dot(p, v) / total;
+        for (out, (p, v)) in out.iter_mut().zip(p.iter().zip(v)) {
+            *out = if *p > 0.0 { self.weight(p / n) * (v - centre) } else { 0.0 };
+        }
+        let along = numeric::sum(out.iter().copied()) / total;
+        for (out, p) in out.iter_mut().zip(p).filter(|(_, p)| **p > 0.0) {
+            *out = scale * (*out - p * along);
+        }
+    }
+
+    /// `<v, ∂p/∂α>`; both factors of `(I − 1pᵀ)` act on the two vectors, so one sum is left.
+    fn gradient_in_alpha(&self, p: &[f64], v: &[f64]) -> f64 {
+        let (m, n) = (self.m(), numeric::norm(p, self.alpha));
+        let on_support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(p, v)| (p / n, *v));
+        let mean_log = numeric::sum(on_support().map(|(r, _)| r.powf(self.alpha) * r.ln()));
+        let c = |r: f64| r.powf(m) * (r.ln() - m / (1.0 + m) * mean_log);
+        let total = numeric::sum(on_support().map(|(r, _)| r));
+        let v_centre = numeric::sum(on_support().map(|(r, v)| r * v)) / total;
+        let c_centre = numeric::sum(on_support().map(|(r, _)| r * c(r))) / total;
+        -n / m * numeric::sum(on_support().map(|(r, v)| self.weight(r) * (v - v_centre) * (c(r) - c_centre)))
+    }
+}
+
+impl Mapping for Normmax {
+    fn name(&self) -> &'static str {
+        "normmax"
+    }
+    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
+        let tau = self.solve(z, scratch);
+        separable::scatter(scratch, p);
+        Ok(Some(tau))
+    }
+    fn vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut Scratch) -> Result<()> {
+        self.vjp(p, v, out);
+        Ok(())
+    }
+    fn parameter_vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], _scratch: &mut Scratch) -> Option<f64> {
+        Some(self.gradient_in_alpha(p, v))
+    }
+    fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
+        let tau = self.solve(z, scratch);
+        separable::gather(scratch, out);
+        Ok(Some(tau))
+    }
+    fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
+        self.vjp(p, v, out);
+        Some(())
+    }
+    fn regularized(&self) -> Option<&dyn Regularized> {
+        Some(self)
+    }
+}
+
+impl Regularized for Normmax {
+    fn gamma(&self) -> f64 {
+        self.gamma
+    }
+    /// ‖p‖_α.
+    fn omega(&self, p: &[f64]) -> f64 {
+        numeric::norm(p, self.alpha)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Softmax, trial};
+
+    const ALPHAS: [f64; 9] = [1.0001, 1.05, 1.5, 2.0, 2.0001, 3.0, 10.0, 100.0, 1000.0];
+
+    #[test]
+    fn stationarity_holds_on_and_off_the_support() {
+        let mut rng = fastrand::Rng::with_seed(21);
+        for alpha in ALPHAS {
+            for gamma in [0.3, 1.0, 7.0] {
+                let mapping = Normmax::new(alpha).unwrap().with_gamma(gamma).unwrap();
+                for _ in 0..50 {
+                    let z = trial::row(&mut rng, 20, gamma);
+                    let (p, tau) = trial::forward(&mapping, &z);
+                    let (m, tau) = (alpha - 1.0, tau.unwrap());
+                    let n = numeric::norm(&p, alpha);
+                    for (z, p) in z.iter().zip(&p) {
+                        let base = z / gamma - tau;
+                        let slack = base - (p / n).powf(m);
+                        // The power 1/m of a positive base may lie beneath the normal numbers; at a large
+                        // α the power m magnifies the rounding of p.
+                        let tiny = slack < 1e-13 || base.powf(1.0 / m) < 1e-290;
+                        let rounding = 1e-13 + 1e-15 * m;
+                        assert!(if *p > 1e-290 { slack.abs() < rounding } else { tiny }, "{alpha} {slack:e}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_large_alpha_is_uniform_over_the_support_and_a_small_one_softmax() {
+        let p = trial::forward(&Normmax::new(1e12).unwrap(), &[0.3, 0.1, 0.2, -2.0]).0;
+        trial::assert_close(&p, &[1.0 / 3.0, 1.0 / 3.0, 1.0 / 3.0, 0.0], 1e-10);
+        let z = [0.4, -1.0, 0.3, 1.2];
+        let m = 1e-9;
+        let small: Vec<f64> = z.iter().map(|z| m * z).collect();
+        // ‖p‖_{1+m} = 1 + m Σ p log p + O(m²).
+        let p = trial::forward(&Normmax::new(1.0 + m).unwrap(), &small).0;
+        trial::assert_close(&p, &trial::forward(&Softmax::new(), &z).0, 1e-6);
+    }
+
+    #[test]
+    fn the_branches_meet_at_two() {
+        let mut rng = fastrand::Rng::with_seed(22);
+        for _ in 0..50 {
+            let z = trial::row(&mut rng, 9, 1.0);
+            let [below, at, above] =
+                [2.0 - 1e-10, 2.0, 2.0 + 1e-10].map(|alpha| trial::forward(&Normmax::new(alpha).unwrap(), &z).0);
+            trial::assert_close(&below, &at, 1e-9);
+            trial::assert_close(&above, &at, 1e-9);
+        }
+    }
+
+    #[test]
+    fn derivatives_match_differences() {
+        let mut rng = fastrand::Rng::with_seed(23);
+        for alpha in [1.001, 1.05, 1.5, 2.0, 3.0, 5.0] {
+            for gamma in [0.5, 2.0] {
+                let mapping = Normmax::new(alpha).unwrap().with_gamma(gamma).unwrap();
+                trial::assert_derivatives(&mapping, 0.2 * gamma * (alpha - 1.0f64).min(1.0), &mut rng);
+            }
+        }
+    }
+
+    #[test]
+    fn derivatives_at_a_large_alpha_by_hand() {
+        // Two equal entries: both bases are b = 2^{−m/α}. From p₁/p₂ = ((b + Δ)/b)^{1/m},
+        // d log(p₁/p₂)/dΔ = 1/(mb), and dp₁ = p₁p₂ times that.
+        for alpha in [10.0, 1000.0] {
+            let m = alpha - 1.0;
+            let base = 2f64.powf(-m / alpha);
+            let g = trial::vjp(&Normmax::new(alpha).unwrap(), &[0.0, 0.0], &[1.0, 0.0]);
+            assert!((g[0] / (0.25 / (m * base)) - 1.0).abs() < 1e-12, "{g:?}");
+            assert!((g[0] + g[1]).abs() < 1e-18);
+        }
+    }
+
+    #[test]
+    fn the_gradient_in_alpha_matches_differences() {
+        let mut rng = fastrand::Rng::with_seed(24);
+        for alpha in [1.001f64, 1.1, 1.5, 2.5, 4.0, 20.0] {
+            let scale = (alpha - 1.0).min(0.1);
+            trial::assert_parameter_gradient(|a| Normmax::new(a)?.with_gamma(1.5), alpha, scale, scale, &mut rng);
+        }
+    }
+
+    #[test]
+    fn hard_rows_and_bad_parameters() {
+        for alpha in [1.0 + f64::EPSILON, 1.2, 2.0, 3.0, 1000.0, 1e300] {
+            trial::assert_survives(&Normmax::new(alpha).unwrap());
+            trial::assert_survives(&Normmax::new(alpha).unwrap().with_gamma(1e-3).unwrap());
+        }
+        for alpha in [f64::NAN, 1.0, 0.5, f64::INFINITY] {
+            assert!(Normmax::new(alpha).is_err());
+        }
+        assert!(Normmax::new(2.0).unwrap().with_gamma(-1.0).is_err());
+    }
+}

@@ -2,6 +2,7 @@
 //! *exactly zero*, with exact gradients and convex losses.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod budget;
 mod entmax;
 mod error;
 mod ext;
@@ -24,6 +25,7 @@ mod threshold;
 mod trial;
 mod view;
 
+pub use budget::Budget;
 pub use entmax::{Entmax, Entmax15};
 pub use error::{Error, Result};
 pub use ext::MappingExt;

@@ -4,7 +4,7 @@
 //! layer — builds it here. A mapping's own file holds its line; this file lists them.
 
 use crate::{Error, Mapping, Result};
-use crate::{entmax, fusedmax, normmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
+use crate::{budget, entmax, fusedmax, normmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
 
 /// What the table says of a mapping, and how to build it.
 pub struct Entry {
@@ -80,6 +80,7 @@ pub const MAPPINGS: &[Entry] = &[
     oscarmax_approx::ENTRY,
     sqpnorm::ENTRY,
     normmax::ENTRY,
+    budget::ENTRY,
 ];
 
 /// The names of all mappings.

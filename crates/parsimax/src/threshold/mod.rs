@@ -8,6 +8,7 @@
 //! usual.
 
 pub(crate) mod anchored;
+pub(crate) mod capped;
 pub(crate) mod exponential;
 pub(crate) mod linear;
 pub(crate) mod norm;

@@ -5,6 +5,7 @@
 mod budget;
 mod entmax;
 mod error;
+mod evsoftmax;
 mod ext;
 mod float;
 mod fusedmax;
@@ -29,6 +30,7 @@ mod view;
 pub use budget::Budget;
 pub use entmax::{Entmax, Entmax15};
 pub use error::{Error, Result};
+pub use evsoftmax::{EvSoftmax, belief_masses, evidential_weights, posthoc_evidential};
 pub use ext::MappingExt;
 pub use float::Float;
 pub use fusedmax::Fusedmax;

@@ -11,6 +11,7 @@ pub(crate) mod anchored;
 pub(crate) mod capped;
 pub(crate) mod exponential;
 pub(crate) mod linear;
+pub(crate) mod mean;
 pub(crate) mod norm;
 pub(crate) mod quadratic;
 pub(crate) mod squared_norm;

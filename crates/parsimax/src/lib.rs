@@ -10,6 +10,7 @@ mod ext;
 mod float;
 mod fusedmax;
 mod hourglass;
+pub mod loss;
 mod mapping;
 mod normmax;
 mod numeric;

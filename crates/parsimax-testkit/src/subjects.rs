@@ -55,9 +55,11 @@ pub fn laws(name: &str, options: &Options) -> Option<Laws> {
             let alpha = options.alpha.unwrap_or(1.5);
             Laws { slope: (alpha <= 2.0).then_some(1.0), idempotent: alpha == 2.0, ..REGULAR }
         }
-        "fusedmax" => Laws { permutation: false, monotone: false, ..REGULAR },
+        // Tied maxima do not share equally in the limit: a peak at the end pays λ, one inside 2λ.
+        "fusedmax" => Laws { permutation: false, monotone: false, hard_limit: false, ..REGULAR },
         "oscarmax" => Laws { slope: Some(1.0), ..REGULAR },
-        "oscarmax-approx" => Laws { shift_invariant: false, hard_limit: false, ..REGULAR },
+        // J = B·A/γ, averaging after the prox, is not symmetric.
+        "oscarmax-approx" => Laws { shift_invariant: false, hard_limit: false, symmetric: false, ..REGULAR },
         "sq-pnorm-max" => Laws { idempotent: options.p == Some(2.0), ..REGULAR },
         // ‖p‖_α is 1 at every vertex: as γ → 0 the limit is the vertex, as for all others.
         "normmax" => REGULAR,

@@ -287,7 +287,7 @@ fn bad_parameters_are_errors_at_construction() {
         for other in ["alpha", "gamma", "lambda", "p", "eps", "q", "budget"] {
             assert_eq!(
                 entry.takes.contains(&other),
-                build(entry.name, &with(other, 1.5)).is_ok(),
+                build(entry.name, &with(other, if other == "eps" { 0.5 } else { 1.5 })).is_ok(),
                 "{} {other}",
                 entry.name
             );

@@ -72,7 +72,7 @@ impl Entmax15 {
         Self { gamma: 1.0 }
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("entmax15", gamma)?;
         Ok(Self { gamma })
@@ -132,7 +132,7 @@ impl Entmax {
         Ok(Self { alpha, gamma: 1.0 })
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("entmax", gamma)?;
         Ok(Self { gamma, ..self })

@@ -117,7 +117,8 @@ pub(crate) fn check(
     if ok { Ok(()) } else { Err(Error::Parameter { operation, name, expected, got }) }
 }
 
-/// The check that every mapping makes of its strength γ.
+/// The check that every mapping makes of its strength γ. The range keeps γ, 1/γ and their products with
+/// scores of any usual size away from overflow.
 pub(crate) fn check_gamma(operation: &'static str, gamma: f64) -> Result<()> {
-    check(gamma > 0.0 && gamma.is_finite(), operation, "gamma", "a finite number > 0", gamma)
+    check((1e-100..=1e100).contains(&gamma), operation, "gamma", "a number from 1e-100 to 1e100", gamma)
 }

@@ -71,13 +71,13 @@ impl EvSoftmax {
         Self { eps: 1e-6, gamma: 1.0 }
     }
 
-    /// The same with weight `eps`, finite and ≥ 0, for scores below the mean.
+    /// The same with weight `eps`, from 0 to 1, for scores below the mean.
     pub fn with_eps(self, eps: f64) -> Result<Self> {
-        check(eps >= 0.0 && eps.is_finite(), "ev-softmax", "eps", "a finite number ≥ 0", eps)?;
+        check((0.0..=1.0).contains(&eps), "ev-softmax", "eps", "a number from 0 to 1", eps)?;
         Ok(Self { eps, ..self })
     }
 
-    /// The same with temperature `gamma`, finite and > 0.
+    /// The same with temperature `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("ev-softmax", gamma)?;
         Ok(Self { gamma, ..self })

@@ -73,7 +73,7 @@ impl Fusedmax {
         Ok(Self { lambda, gamma: 1.0 })
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("fusedmax", gamma)?;
         Ok(Self { gamma, ..self })
@@ -160,7 +160,7 @@ impl Mapping for Fusedmax {
 
     /// Groups are read from the row: neighbouring positions with equal probability. That is what
     /// [`forward_row`](Mapping::forward_row) wrote; in a narrower type two groups may have been rounded to
-    /// the same value, and a group that reached across a masked entry is taken for two.
+    /// the same value.
     fn support_vjp_row(&self, index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
         let visit = |group: std::ops::Range<usize>, mean: f64| out[group].fill(mean / self.gamma);
         if self.lambda == 0.0 {

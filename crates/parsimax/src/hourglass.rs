@@ -59,7 +59,7 @@ impl Sparsehourglass {
         Ok(Self { q, gamma: 1.0 })
     }
 
-    /// The same with temperature `gamma`, finite and > 0.
+    /// The same with temperature `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("sparsehourglass", gamma)?;
         Ok(Self { gamma, ..self })

@@ -69,7 +69,7 @@ impl Normmax {
         Ok(Self { alpha, gamma: 1.0 })
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("normmax", gamma)?;
         Ok(Self { gamma, ..self })

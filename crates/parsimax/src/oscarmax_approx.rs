@@ -67,7 +67,7 @@ impl OscarmaxApprox {
         Ok(Self { lambda, gamma: 1.0 })
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("oscarmax-approx", gamma)?;
         Ok(Self { gamma, ..self })

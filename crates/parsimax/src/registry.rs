@@ -4,7 +4,9 @@
 //! layer — builds it here. A mapping's own file holds its line; this file lists them.
 
 use crate::{Error, Mapping, Result};
-use crate::{budget, entmax, evsoftmax, fusedmax, hourglass, normmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm};
+use crate::{
+    budget, entmax, evsoftmax, fusedmax, hourglass, normmax, oscarmax, oscarmax_approx, softmax, sparsemax, sqpnorm,
+};
 
 /// What the table says of a mapping, and how to build it.
 pub struct Entry {
@@ -75,23 +77,6 @@ pub const MAPPINGS: &[Entry] = &[
     sparsemax::ENTRY,
     entmax::ENTRY_15,
     entmax::ENTRY,
-pub const MAPPINGS: &[Entry] = &[
-    softmax::ENTRY,
-    sparsemax::ENTRY,
-    entmax::ENTRY_15,
-    entmax::ENTRY,
-    fusedmax::ENTRY,
-    oscarmax::ENTRY,
-    oscarmax_approx::ENTRY,
-    sqpnorm::ENTRY,
-    hourglass::ENTRY,
-    normmax::ENTRY,
-    budget::ENTRY,
-pub const MAPPINGS: &[Entry] = &[
-    softmax::ENTRY,
-    sparsemax::ENTRY,
-    entmax::ENTRY_15,
-    entmax::ENTRY,
     fusedmax::ENTRY,
     oscarmax::ENTRY,
     oscarmax_approx::ENTRY,
@@ -100,7 +85,6 @@ pub const MAPPINGS: &[Entry] = &[
     hourglass::ENTRY,
     normmax::ENTRY,
     budget::ENTRY,
-];
 ];
 
 /// The names of all mappings.

@@ -218,8 +218,8 @@ impl<'a, M: Mapping> Rows<'a, M> {
                         mapping.support_row(&clean.z, &mut support, &mut clean.scratch).map_err(|e| at_row(e, row))?;
                     }
                 }
-                let positions = support.index.iter().map(|i| clean.keep.get(*i as usize).copied().unwrap_or(*i));
-                part.indices.extend(positions);
+                part.indices.extend(support.index.iter().map(|i| clean.keep[*i as usize]));
+                part.ranks.extend_from_slice(&support.index);
                 part.values.extend(support.value.iter().map(|p| T::narrow(*p)));
                 part.indptr.push(part.indices.len());
             }
@@ -231,6 +231,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
             let base = all.indices.len();
             all.indptr.extend(part.indptr[1..].iter().map(|end| base + end));
             all.indices.extend(part.indices);
+            all.ranks.extend(part.ranks);
             all.values.extend(part.values);
         }
         Ok(all)
@@ -257,7 +258,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
             widen_into(&v[range.clone()], &mut vw);
             out.clear();
             out.resize(range.len(), 0.0);
-            self.mapping(row).support_vjp_row(&p.indices[range], &pw, &vw, &mut out).ok_or(Error::Unsupported {
+            self.mapping(row).support_vjp_row(&p.ranks[range], &pw, &vw, &mut out).ok_or(Error::Unsupported {
                 operation: self.name(),
                 what: "the derivative reaches beyond the support; use the dense one",
             })?;
@@ -568,11 +569,14 @@ pub struct Csr<T> {
     pub values: Vec<T>,
     /// Width of the dense array.
     pub columns: usize,
+    /// Position of every stored entry among those of its row that took part: neighbours are neighbours
+    /// across a masked entry, which `indices` cannot tell from a zero.
+    ranks: Vec<u32>,
 }
 
 impl<T: Float> Csr<T> {
     fn empty(columns: usize) -> Self {
-        Self { indptr: vec![0], indices: Vec::new(), values: Vec::new(), columns }
+        Self { indptr: vec![0], indices: Vec::new(), values: Vec::new(), columns, ranks: Vec::new() }
     }
 
     /// The number of rows.

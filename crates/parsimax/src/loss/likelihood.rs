@@ -140,7 +140,7 @@ impl<F: Fn(&[f64]) -> f64 + Send + Sync> WeightedSoftmax<F> {
         Ok(Self { epsilon, gamma: 1.0, floor })
     }
 
-    /// The same with temperature `gamma`, finite and > 0.
+    /// The same with temperature `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("weighted softmax", gamma)?;
         Ok(Self { gamma, ..self })

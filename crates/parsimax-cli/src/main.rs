@@ -1,2 +1,29 @@
-//! The parsimax command line.
-fn main() {}
+//! The binary `parsimax`: flags become a config, a config becomes one call into a library.
+
+mod args;
+mod demo;
+mod failure;
+mod input;
+mod map;
+mod output;
+
+use std::process::ExitCode;
+
+use args::Config;
+use failure::{Failure, Result};
+
+fn main() -> ExitCode {
+    match args::parse().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
+    }
+}
+
+fn run(config: Config) -> Result<()> {
+    match config {
+        Config::Help(text) => output::to_stdout(|out| write!(out, "{text}")),
+        Config::List => output::to_stdout(map::list),
+        Config::Map(config) => map::run(&config),
+        Config::Demo(style) => demo::run(style),
+    }
+}

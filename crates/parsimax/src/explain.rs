@@ -17,7 +17,7 @@ pub struct Explanation {
     pub support: Vec<usize>,
     /// The threshold τ; `None` for a mapping without one and for a row without entries.
     pub tau: Option<f64>,
-    /// The Shannon entropy −Σ p log p, in nats.
+    /// The Shannon entropy `$-\sum_i p_i \log p_i$`, in nats.
     pub entropy: f64,
     /// The regulariser Ω(p), where the mapping has one.
     pub omega: Option<f64>,

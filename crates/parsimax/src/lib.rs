@@ -47,3 +47,8 @@ pub use softmax::Softmax;
 pub use sparsemax::Sparsemax;
 pub use sqpnorm::SqPnormMax;
 pub use view::{View, ViewMut};
+
+/// The example of the README is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

@@ -1,2 +1,50 @@
-//! Chores of the parsimax workspace.
-fn main() {}
+//! Chores of the parsimax workspace: `cargo xtask test`, `cargo xtask docs`.
+//!
+//! A chore is a module with a `run`; this file only names them.
+
+mod docs;
+mod formulas;
+mod katex;
+mod readme;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Chores of the parsimax workspace.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// Check formatting, lints, tests and documentation
+    Test {
+        /// Leave out formatting, lints and documentation
+        #[arg(long)]
+        fast: bool,
+    },
+    /// Write the README's table and build the documentation with its formulas
+    Docs {
+        /// Change nothing; fail if the table is stale, a formula would break or rustdoc warns
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Test { fast } => test::run(fast),
+        Chore::Docs { check: true } => docs::check(),
+        Chore::Docs { check: false } => docs::build(),
+    };
+    match done {
+        Ok(line) => {
+            println!("xtask: {line}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -2,7 +2,7 @@
 //! cap of 1 on every entry).
 //!
 //! **Problem.** $\Pi(z) = \arg\max_p \langle p, z\rangle - \frac{\gamma}{2}\lVert p\rVert^2$ over the
-//! capped simplex $\{p \in [0,1]^d : \sum_i p_i = B\}$, that is the Euclidean projection of z/γ onto it.
+//! capped simplex `$\{p \in [0,1]^d : \sum_i p_i = B\}$`, that is the Euclidean projection of z/γ onto it.
 //!
 //! **Closed form.** $p_i = \mathrm{clip}(z_i/\gamma - \tau, 0, 1)$ with $\sum_i p_i = \min(B, d)$. B = 1 is
 //! sparsemax; an integer B and γ → 0 select the B largest scores.
@@ -11,7 +11,7 @@
 //! around their median. Expected $O(d)$, no sort, exact.
 //!
 //! **Jacobian.** On the entries strictly inside (0, 1), the set $I$:
-//! $Jv = 1_I \odot (v - \mathrm{mean}_I\, v)/\gamma$; entries that are empty or full have derivative 0.
+//! `$Jv = 1_I \odot (v - \mathrm{mean}_I\, v)/\gamma$`; entries that are empty or full have derivative 0.
 //! Symmetric; needs $p$ alone.
 //!
 //! **Edge cases.** B ≥ d: every entry is 1 and the derivative 0. Ties share equally. A score may lie any

@@ -1,7 +1,7 @@
 //! α-entmax: the family between softmax (α = 1) and sparsemax (α = 2), and beyond on both sides
 //! (Peters, Niculae & Martins 2019; Correia, Niculae & Martins 2019).
 //!
-//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega_\alpha(p)$ with
+//! **Problem.** `$\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega_\alpha(p)$` with
 //! the negative Tsallis entropy $\Omega_\alpha(p) = \frac{1}{\alpha(\alpha-1)}(\sum_i p_i^\alpha - 1)$,
 //! which is $\sum p \log p$ at α = 1.
 //!
@@ -15,8 +15,8 @@
 //! **Jacobian.** With $s_i = p_i^{2-\alpha}/\gamma$ on the support,
 //! $Jv = s \odot (v - \langle s, v\rangle/\sum s)$: symmetric; needs $p$ alone.
 //!
-//! **Gradient in α.** With δ = α−1, $\ell_i = \log p_i$, $H = -\sum p\,\ell$,
-//! $\varphi_2(x) = (e^x - 1 - x)/x^2$, $r_i = \ell_i^2\,\varphi_2(-\delta\ell_i)$, $R = \sum p\,r$ and
+//! **Gradient in α.** With δ = α−1, $\ell_i = \log p_i$, `$H = -\sum p\,\ell$`,
+//! $\varphi_2(x) = (e^x - 1 - x)/x^2$, `$r_i = \ell_i^2\,\varphi_2(-\delta\ell_i)$`, `$R = \sum p\,r$` and
 //! $E = \delta H + \delta^2 R$,
 //! $$\frac{\partial p_i}{\partial \alpha} = \frac{p_i}{1+E}\left[R - r_i - \delta(\ell_i R + r_i H)\right].$$
 //! It divides by no power of δ, so it holds, to the last digits, at α = 1 as everywhere.

@@ -1,10 +1,10 @@
 //! Ev-softmax: softmax over the scores that are at least their mean (Chen et al. 2021).
 //!
-//! **Form.** $p_k \propto 1\{z_k \ge \bar z\}\,e^{z_k/\gamma}$ with the mean $\bar z$ of the entries that
+//! **Form.** `$p_k \propto 1\{z_k \ge \bar z\}\,e^{z_k/\gamma}$` with the mean $\bar z$ of the entries that
 //! take part. There is no regulariser Ω: the map jumps where a score crosses the mean. Several modes
 //! survive where sparsemax would keep one. For d = 2 it is the arg max.
 //!
-//! **Training form.** $p_k \propto (1\{z_k \ge \bar z\} + \varepsilon)\,e^{z_k/\gamma}$, ε = 10⁻⁶: dense, so that
+//! **Training form.** `$p_k \propto (1\{z_k \ge \bar z\} + \varepsilon)\,e^{z_k/\gamma}$`, ε = 10⁻⁶: dense, so that
 //! a likelihood exists (Eq. 10). [`EvSoftmax::log_forward_row`] gives its logarithm without underflow.
 //!
 //! **Algorithm and cost.** $O(d)$. Which scores reach the mean is decided without rounding error, so
@@ -21,7 +21,7 @@
 //! $w_k = b_k - \bar b + \sum_j \varphi_j(\beta_{jk} - \bar\beta_j)$; with $w^\pm = \max(0, \pm w)$ the belief
 //! mass of the single class k, by Dempster's rule, is
 //! $$m_k \propto e^{-w_k^-}\Big(e^{w_k^+} - 1 + \prod_{\ell \ne k}(1 - e^{-w_\ell^-})\Big),$$
-//! and $p_k \propto 1\{m_k \ne 0\}\,e^{w_k}$. It equals ev-softmax of $\beta^\top\varphi + b$ wherever no
+//! and `$p_k \propto 1\{m_k \ne 0\}\,e^{w_k}$`. It equals ev-softmax of $\beta^\top\varphi + b$ wherever no
 //! score is exactly the mean. Inference only.
 
 use crate::error::{check, check_gamma};

@@ -1,6 +1,6 @@
 //! Fusedmax: attention to contiguous segments of equal weight (Niculae & Blondel 2017).
 //!
-//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$ with
+//! **Problem.** `$\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$` with
 //! $\Omega(p) = \frac12\lVert p\rVert^2 + \lambda\sum_i |p_{i+1} - p_i|$. γ multiplies both terms.
 //!
 //! **Closed form.** $p = P_\Delta(x)$, the simplex projection of the total-variation prox
@@ -14,14 +14,14 @@
 //! lies. So neither a large shift nor a score of −10³⁰ takes digits from the rest.
 //!
 //! **Jacobian.** The prox averages within its groups of fused neighbours, the projection centres on the
-//! support $S$, a union of groups: $(Jv)_i = (\mathrm{mean}_{G_i} v - \mathrm{mean}_S\, v)/\gamma$ on $S$,
+//! support $S$, a union of groups: `$(Jv)_i = (\mathrm{mean}_{G_i} v - \mathrm{mean}_S\, v)/\gamma$` on $S$,
 //! 0 elsewhere. Symmetric. The groups are those of the prox of $z$; the sparse row tells them, too:
 //! neighbours in $S$ with the same probability.
 //!
 //! **Gradient in λ.** A group moves by
 //! $\partial x_G/\partial\lambda = (\mathrm{sign}(x_{next} - x_G) - \mathrm{sign}(x_G - x_{prev}))/|G|$, 0 for
-//! a neighbour that is missing; then $\partial p/\partial\lambda = \partial x/\partial\lambda -
-//! \mathrm{mean}_S\,\partial x/\partial\lambda$ on $S$.
+//! a neighbour that is missing; then `$\partial p/\partial\lambda = \partial x/\partial\lambda -
+//! \mathrm{mean}_S\,\partial x/\partial\lambda$` on $S$.
 //!
 //! **Edge cases.** λ = 0 is sparsemax, and neighbours with equal scores are then no group; the gradient
 //! in λ is the one from the right. A large λ gives the uniform distribution. Where the groups change

@@ -1,7 +1,7 @@
 //! Sparsehourglass: sparsemax after a scaling that trades shift invariance for scale invariance
 //! (Laha et al. 2018).
 //!
-//! **Form.** With $x = z/\gamma$, $\Pi(z) = \mathrm{sparsemax}(c\,x)$,
+//! **Form.** With $x = z/\gamma$, `$\Pi(z) = \mathrm{sparsemax}(c\,x)$`,
 //! $c = \frac{1 + dq}{|\sum_i x_i| + dq}$, $q \ge 0$. There is no regulariser Ω. q = 0 is invariant to
 //! the scale of z; q → ∞ is sparsemax; on the simplex c = 1, so every distribution is a fixed point.
 //! d counts the entries that take part.
@@ -9,8 +9,8 @@
 //! **Algorithm and cost.** One sum, then sparsemax of strength $g = \gamma/c$: $O(d)$.
 //!
 //! **Jacobian.** With the sparsemax Jacobian $P = \mathrm{diag}(1_S) - 1_S1_S^\top/|S|$, the chain rule
-//! through c, and $Pz = g\,(p - 1_S/|S|)$,
-//! $$J = \frac{1}{g}\left(P - \frac{\mathrm{sign}(\sum z)}{1 + dq}\,\left(p - \tfrac{1_S}{|S|}\right) 1^\top\right).$$
+//! through c, and `$Pz = g\,(p - 1_S/|S|)$`,
+//! `$$J = \frac{1}{g}\left(P - \frac{\mathrm{sign}(\sum z)}{1 + dq}\,\left(p - \tfrac{1_S}{|S|}\right) 1^\top\right).$$`
 //! It is not symmetric, and $J^\top v$ reaches every entry: the one mapping whose derivative is not
 //! confined to the support.
 //!

@@ -1,30 +1,76 @@
 //! Sparse probability for neural networks: mappings from scores to probabilities that can be
 //! *exactly zero*, with exact gradients and convex losses.
+//!
+//! ```
+//! use parsimax::{Entmax, MappingExt, Sparsemax};
+//! let z = [1.0f64, 0.8, 0.1];
+//! let p = Sparsemax::new().apply(&z)?; // (0.6, 0.4, 0), the last exactly
+//! let gradient = Entmax::new(1.3)?.vjp(&z, &[1.0, 0.0, 0.0])?;
+//! # assert!(p[2] == 0.0 && gradient[0] > 0.0);
+//! # Ok::<(), parsimax::Error>(())
+//! ```
+//!
+//! # The one idea
+//!
+//! Scores are $z \in \mathbb{R}^d$, probabilities $p$ lie in the simplex $\Delta$, and
+//! $[t]_+ = \max(t, 0)$. For a convex regulariser $\Omega$ and a strength $\gamma > 0$,
+//! `$$\Pi_\Omega(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\Omega(p), \qquad
+//! \max_\Omega(z) = \max_{p \in \Delta} \langle p, z\rangle - \gamma\Omega(p).$$`
+//! The mapping is the gradient of the smoothed maximum, and the pair brings a convex loss,
+//! `$L(z; y) = \gamma\Omega(y) + \max_\Omega(z) - \langle z, y\rangle \ge 0$`, whose gradient is
+//! `$\Pi_\Omega(z) - y$`. The support $S$ of $p$ is where it is not zero, the threshold $\tau$ what an
+//! entry must exceed to be there. Letters mean the same on every page: α chooses within a family, λ
+//! weighs a structure, γ is the temperature.
+//!
+//! # Where things are
+//!
+//! | you have | you want | take |
+//! |---|---|---|
+//! | one row | probabilities, a gradient | [`MappingExt`] on any mapping |
+//! | an array, masks, an axis, threads | the same for every row; sparse rows | [`Rows`] |
+//! | scores and targets | a loss and its gradient | [`loss`] |
+//! | a name from a user | a mapping | [`registry`] |
+//! | a row to explain | support, τ, entropy, Ω | [`explain()`] |
+//! | an Ω of your own | a mapping | [`regularized::Custom`] |
+//!
+//! # The mappings
+//!
+//! [`softmax`], [`sparsemax`], [`entmax`] (1.5 and any α > 0), [`fusedmax`], [`oscarmax`] and the
+//! [approximation](oscarmax_approx) of its paper, [`sqpnorm`], [`evsoftmax`], [`hourglass`],
+//! [`normmax`], [`budget`]: each page has the problem, the closed form, the algorithm and its cost,
+//! the Jacobian, the edge cases and the reference. [`registry::MAPPINGS`] is the table of them.
+//!
+//! # What input may contain
+//!
+//! `-inf` and a `false` in the mask take an entry out: probability and gradient exactly 0, and nothing
+//! else changes. A row without entries is a row of zeros. NaN and `+inf` are an [`Error`] that names row
+//! and index, or a row of NaN where you ask for that. Bad parameters are errors at construction.
+//! Nothing panics on input.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-mod budget;
-mod entmax;
+pub mod budget;
+pub mod entmax;
 mod error;
-mod evsoftmax;
+pub mod evsoftmax;
 mod explain;
 mod ext;
 mod float;
-mod fusedmax;
-mod hourglass;
+pub mod fusedmax;
+pub mod hourglass;
 pub mod loss;
 mod mapping;
-mod normmax;
+pub mod normmax;
 mod numeric;
-mod oscarmax;
-mod oscarmax_approx;
+pub mod oscarmax;
+pub mod oscarmax_approx;
 mod prox;
 pub mod registry;
-mod regularized;
+pub mod regularized;
 mod rows;
 mod separable;
-mod softmax;
-mod sparsemax;
-mod sqpnorm;
+pub mod softmax;
+pub mod sparsemax;
+pub mod sqpnorm;
 mod threshold;
 #[cfg(test)]
 mod trial;

@@ -6,7 +6,7 @@
 //!
 //! **Closed form.** With $m = \alpha - 1$ and $N = \lVert p\rVert_\alpha$ the stationarity condition is
 //! $(p_i/N)^m = z_i/\gamma - \tau$ on the support, so $\sum_i [z_i/\gamma - \tau]_+^{\alpha/m} = 1$ and
-//! $p \propto [z/\gamma - \tau]_+^{1/m}$.
+//! `$p \propto [z/\gamma - \tau]_+^{1/m}$`.
 //!
 //! **Algorithm and cost.** $O(d)$. α = 2: τ in closed form on the support. α < 2: Newton in an
 //! unknown that keeps its digits as α → 1. α > 2: anchored at the smallest supported entry.
@@ -14,15 +14,15 @@
 //! **Jacobian.** A norm is linear along rays: its Hessian
 //! $\frac{m}{N}(\mathrm{diag}(r^{m-1}) - r^m (r^m)^\top)$, $r = p/N$, is singular at $p$ itself and has
 //! no inverse to put into the usual rule. On the simplex it is positive definite all the same. Solving
-//! $\gamma H\,dp = dz - d\tau$ with $\sum dp = 0$: multiplying by $r$ gives $d\tau = \langle p, dz\rangle$,
+//! `$\gamma H\,dp = dz - d\tau$` with $\sum dp = 0$: multiplying by $r$ gives $d\tau = \langle p, dz\rangle$,
 //! and what is left is
-//! $$Jv = \frac{N}{\gamma m}\left(s \odot w - p\,\langle s, w\rangle\right),\quad
-//! w = v - \langle p, v\rangle,\; s_i = (p_i/N)^{1-m},$$
-//! that is $J = \frac{N}{\gamma m}(I - p1^\top)\,\mathrm{diag}(s)\,(I - 1p^\top)$: symmetric, $O(|S|)$,
+//! `$$Jv = \frac{N}{\gamma m}\left(s \odot w - p\,\langle s, w\rangle\right),\quad
+//! w = v - \langle p, v\rangle,\; s_i = (p_i/N)^{1-m},$$`
+//! that is `$J = \frac{N}{\gamma m}(I - p1^\top)\,\mathrm{diag}(s)\,(I - 1p^\top)$`: symmetric, $O(|S|)$,
 //! from $p$ alone.
 //!
 //! **Gradient in α.** On the fixed support $\partial p/\partial\alpha = -\gamma J c$ with
-//! $c_i = r_i^m\,(\log r_i - \frac{m}{1+m}\sum_j r_j^\alpha \log r_j)$.
+//! `$c_i = r_i^m\,(\log r_i - \frac{m}{1+m}\sum_j r_j^\alpha \log r_j)$`.
 //!
 //! **Edge cases.** An entry γ or more below the maximum is 0. Ties share equally. For α > 2 the slope
 //! of an entry is unbounded as its probability tends to 0; weights beyond 10¹⁵⁰ are taken as that.

@@ -1,9 +1,9 @@
 //! Oscarmax: equal weight for groups of entries, wherever they stand (Niculae & Blondel 2017), exactly.
 //!
-//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$ with
+//! **Problem.** `$\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$` with
 //! $\Omega(p) = \frac12\lVert p\rVert^2 + \lambda\sum_{i<j} \max(p_i, p_j)$. γ multiplies both terms.
 //!
-//! **Closed form.** On the simplex the penalty is $\lambda\sum_k (d-k)\,p_{(k)}$ with
+//! **Closed form.** On the simplex the penalty is `$\lambda\sum_k (d-k)\,p_{(k)}$` with
 //! $p_{(1)} \ge p_{(2)} \ge \dots$, and Π keeps the order of the scores. So: sort $z/\gamma$ in descending
 //! order, subtract $\lambda(d-k)$, fit the best non-increasing sequence $x$, undo the sort; then
 //! $p = P_\Delta(x) = [x - \tau]_+$. This is exact, as isotonic regression commutes with the shift by τ
@@ -16,11 +16,11 @@
 //! sorted and pooled (pool adjacent violators): $O(d + c\log c)$ for $c$ candidates.
 //!
 //! **Jacobian.** With the pooled groups $G$ and the support $S$, a union of groups,
-//! $(Jv)_i = (\mathrm{mean}_{G_i} v - \mathrm{mean}_S\,v)/\gamma$ on $S$, 0 elsewhere. Symmetric. The
+//! `$(Jv)_i = (\mathrm{mean}_{G_i} v - \mathrm{mean}_S\,v)/\gamma$` on $S$, 0 elsewhere. Symmetric. The
 //! sparse row tells the groups, too: entries with the same probability.
 //!
 //! **Gradient in λ.** A group moves by $\partial x_G/\partial\lambda = -\mathrm{mean}_{k \in G}(d-k)$; then
-//! $\partial p/\partial\lambda = \partial x/\partial\lambda - \mathrm{mean}_S\,\partial x/\partial\lambda$ on $S$.
+//! `$\partial p/\partial\lambda = \partial x/\partial\lambda - \mathrm{mean}_S\,\partial x/\partial\lambda$` on $S$.
 //!
 //! **Edge cases.** λ = 0 is sparsemax, and tied scores are then no group; the gradient in λ is the one
 //! from the right. A large λ gives the uniform distribution. Equal scores get equal bits, and permuting

@@ -2,22 +2,22 @@
 //!
 //! **What it is.** $p = P_\Delta(x)$, the simplex projection of the OSCAR prox
 //! $x = \arg\min_x \frac12\lVert x - z/\gamma\rVert^2 + \lambda\sum_{i<j}\max(|x_i|, |x_j|)$. The paper's
-//! errata says that this is not the maximiser of $\langle p, z\rangle - \gamma\,\Omega(p)$; that one is
+//! errata says that this is not the maximiser of `$\langle p, z\rangle - \gamma\,\Omega(p)$`; that one is
 //! [`Oscarmax`](crate::Oscarmax), at the same cost. The prox pools and shrinks $|z|$, so a score of −2 pays
 //! more than one of −1, and the result changes when a constant is added to all scores. Where all
 //! scores exceed $\gamma\lambda(d-1)$ the two agree. There is no Ω, hence no loss.
 //!
 //! **Algorithm and cost.** Sort $|z|/\gamma$ in descending order, subtract $\lambda(d-k)$, fit the best
-//! non-increasing sequence $c$; $x_i = \mathrm{sign}(z_i)\,[c_i]_+$. Then project. $O(d\log d)$.
+//! non-increasing sequence $c$; `$x_i = \mathrm{sign}(z_i)\,[c_i]_+$`. Then project. $O(d\log d)$.
 //!
 //! **Jacobian.** With $s = \mathrm{sign}(x)$ and the groups $G$ of the fit, the prox has
 //! $A_{ij} = s_i s_j/|G|$ within a group of $c > 0$ and 0 elsewhere; the projection has
 //! $B = \mathrm{diag}(1_S) - 1_S 1_S^\top/|S|$. $J = BA/\gamma$ is **not symmetric**: a group may hold both
 //! signs, with only one of them supported, and entries with $x_i = 0$ may be supported.
-//! VJP $= A\,B\,v/\gamma$, JVP $= B\,A\,v/\gamma$. The VJP may reach beyond the support, so there is none
+//! VJP `$= A\,B\,v/\gamma$`, JVP `$= B\,A\,v/\gamma$`. The VJP may reach beyond the support, so there is none
 //! from the sparse row.
 //!
-//! **Gradient in λ.** $\partial x_i/\partial\lambda = -s_i\,\mathrm{mean}_{k \in G}(d-k)$, then through $B$.
+//! **Gradient in λ.** `$\partial x_i/\partial\lambda = -s_i\,\mathrm{mean}_{k \in G}(d-k)$`, then through $B$.
 //!
 //! **Edge cases.** λ = 0 is sparsemax. A large λ makes every $x_i$ zero and $p$ uniform. Equal scores get
 //! equal bits, and permuting the scores permutes the bits of the answer.
@@ -32,7 +32,7 @@ use crate::{Mapping, Result, Scratch};
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
     name: "oscarmax-approx",
-    omega: "-",
+    omega: "–",
     sparsity: "near oscarmax; for comparison only",
     cost: "O(d log d)",
     reference: "Niculae & Blondel 2017, Proposition 2",

@@ -1,6 +1,6 @@
 //! The mapping of any differentiable regulariser (Niculae & Blondel 2017, §3.1).
 //!
-//! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$ for a convex Ω that
+//! **Problem.** `$\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\,\Omega(p)$` for a convex Ω that
 //! the user gives with its gradient and Hessian.
 //!
 //! **Algorithm and cost.** FISTA (Beck & Teboulle 2009) on $\Omega(p) - \langle p, z/\gamma\rangle$ with

@@ -3,12 +3,12 @@
 //! **Problem.** $\Pi(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \frac{\gamma}{2}\lVert p\rVert^2
 //! = \arg\min_{p \in \Delta} \lVert p - z/\gamma\rVert^2$.
 //!
-//! **Closed form.** $p_i = [z_i/\gamma - \tau]_+$ with $\tau = (\sum_{i \in S} z_i/\gamma - 1)/|S|$.
+//! **Closed form.** $p_i = [z_i/\gamma - \tau]_+$ with `$\tau = (\sum_{i \in S} z_i/\gamma - 1)/|S|$`.
 //!
 //! **Algorithm and cost.** τ by repeated averaging over the entries still active: $O(d)$ expected, no
 //! sort, no quadratic case.
 //!
-//! **Jacobian.** With $s = 1_S/\gamma$, $Jv = s \odot (v - \mathrm{mean}_S\, v)$: symmetric; needs the
+//! **Jacobian.** With $s = 1_S/\gamma$, `$Jv = s \odot (v - \mathrm{mean}_S\, v)$`: symmetric; needs the
 //! support alone.
 //!
 //! **Edge cases.** An entry γ or more below the maximum is 0. Ties share their mass equally.

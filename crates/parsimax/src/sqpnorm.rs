@@ -6,24 +6,24 @@
 //!
 //! **Closed form.** With $u_i = [z_i/\gamma - \tau]_+^{1/m}$, $y = u/\sum u$ at the τ where
 //! $\lVert u\rVert_p^{p-2} \sum u = 1$: the stationarity condition
-//! $\lVert y\rVert_p^{1-m}\, y_i^m = z_i/\gamma - \tau$ on the support.
+//! `$\lVert y\rVert_p^{1-m}\, y_i^m = z_i/\gamma - \tau$` on the support.
 //!
 //! **Algorithm and cost.** $O(d)$: that equation has one unknown and one root. Newton in an unknown
 //! that keeps its digits as p → 1; p = 2 is sparsemax and solved as such.
 //!
 //! **Jacobian.** The Hessian is a diagonal plus rank one, and Sherman–Morrison leaves, on the support
 //! and with $N = \lVert y\rVert_p$,
-//! $$H^{-1} = \frac{1}{\gamma m N^2}\left(\mathrm{diag}(\sigma) - (1-m)\,yy^\top\right),\quad
-//! \sigma_i = N^{1+m} y_i^{1-m}.$$
-//! With $\eta = \sigma - (1-m)\,y$ and $w = v - \langle y, v\rangle$, the rule $J = H^{-1} - hh^\top/\sum h$
+//! `$$H^{-1} = \frac{1}{\gamma m N^2}\left(\mathrm{diag}(\sigma) - (1-m)\,yy^\top\right),\quad
+//! \sigma_i = N^{1+m} y_i^{1-m}.$$`
+//! With `$\eta = \sigma - (1-m)\,y$` and $w = v - \langle y, v\rangle$, the rule $J = H^{-1} - hh^\top/\sum h$
 //! becomes
-//! $$Jv = \frac{1}{\gamma m N^2}\left(\sigma \odot w - \eta\,\frac{\langle \eta, w\rangle}{\sum\eta}\right),$$
+//! `$$Jv = \frac{1}{\gamma m N^2}\left(\sigma \odot w - \eta\,\frac{\langle \eta, w\rangle}{\sum\eta}\right),$$`
 //! symmetric, $O(|S|)$, from $y$ alone. $\sum\eta \ge m$ (Cauchy–Schwarz), so nothing is divided by 0.
 //!
 //! **Gradient in p.** Differentiating the stationarity condition in m on the fixed support,
 //! $\partial y/\partial p = -\gamma J c$ with
-//! $$c_i = N^{1-m} y_i^m \left[\log\frac{y_i}{N} + \frac{1-m}{1+m}\,(M - \log N)\right],\quad
-//! M = \frac{\sum_i y_i^p \log y_i}{\sum_i y_i^p}.$$
+//! `$$c_i = N^{1-m} y_i^m \left[\log\frac{y_i}{N} + \frac{1-m}{1+m}\,(M - \log N)\right],\quad
+//! M = \frac{\sum_i y_i^p \log y_i}{\sum_i y_i^p}.$$`
 //!
 //! **Edge cases.** An entry γ or more below the maximum is 0. Ties share equally. As p → 1 the scores
 //! act as if divided by p − 1.

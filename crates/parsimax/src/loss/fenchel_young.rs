@@ -1,8 +1,8 @@
 //! The Fenchel–Young loss of a regularised mapping (Blondel, Martins & Niculae 2020).
 //!
 //! **Value.** With $p = \Pi(z)$ and $\max_\Omega(z) = \langle p, z\rangle - \gamma\Omega(p)$,
-//! $$L(z; y) = \gamma\Omega(y) + \max_\Omega(z) - \langle z, y\rangle
-//! = \langle z - \max z,\; p - y\rangle + \gamma(\Omega(y) - \Omega(p)).$$
+//! `$$L(z; y) = \gamma\Omega(y) + \max_\Omega(z) - \langle z, y\rangle
+//! = \langle z - \max z,\; p - y\rangle + \gamma(\Omega(y) - \Omega(p)).$$`
 //! The second form has no large terms to cancel and is exactly 0 where $p = y$. For a class target $k$
 //! the first term needs $p$ on its support and $p_k$ alone.
 //!

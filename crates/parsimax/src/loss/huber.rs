@@ -2,7 +2,7 @@
 
 /// The modified Huber loss of the margin $t = z_{\text{gold}} - z_{\text{other}}$ (Martins &
 /// Astudillo 2016, Eq. 23):
-/// $$\ell(t) = \begin{cases} 0 & t \ge 1 \\\\ -t & t \le -1 \\\\ (t-1)^2/4 & \text{otherwise.}\end{cases}$$
+/// `$$\ell(t) = \begin{cases} 0 & t \ge 1 \\\\ -t & t \le -1 \\\\ (t-1)^2/4 & \text{otherwise.}\end{cases}$$`
 ///
 /// It equals the [`FenchelYoung`](super::FenchelYoung) loss of [`Sparsemax`](crate::Sparsemax) on
 /// two classes, γ = 1. NaN gives NaN.

@@ -5,7 +5,7 @@
 //!
 //! **Gradient.** The mappings here are weighted softmaxes, $p_i \propto w_i e^{z_i/\gamma}$ with weights
 //! that are constant around almost every $z$. So $\nabla_z(-\log p_k) = (p - e_k)/\gamma$ whatever the
-//! weights: for the training form of ev-softmax, $w_i = 1\{z_i \ge \bar z\} + \varepsilon$, this is
+//! weights: for the training form of ev-softmax, `$w_i = 1\{z_i \ge \bar z\} + \varepsilon$`, this is
 //! $p - e_k$ at every ε, and as ε → 0 it tends to the sparse $p$ minus $e_k$ (Itkina et al. 2021, Eq. 10
 //! and 12). At ε = 0 the value is `+inf` for a target outside the support, and the gradient is that limit.
 //!
@@ -121,8 +121,8 @@ impl<L: LogMapping + ?Sized> RowLoss for LikelihoodRow<'_, L> {
     }
 }
 
-/// The softmax whose entries below a floor count for little: $p_i \propto (1\{z_i \ge f(z)\} +
-/// \varepsilon)\, e^{z_i/\gamma}$.
+/// The softmax whose entries below a floor count for little: `$p_i \propto (1\{z_i \ge f(z)\} +
+/// \varepsilon)\, e^{z_i/\gamma}$`.
 ///
 /// With $f$ the mean it is the training form of ev-softmax; with ε = 0 the softmax over the support. The
 /// largest score is in the support whatever the floor, so a floor that was rounded up does no harm.

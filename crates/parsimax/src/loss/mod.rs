@@ -21,7 +21,7 @@
 //! threads, and
 //!
 //! - *targets* ([`Target`]): a class index, a distribution, or a set of labels per row;
-//! - *label smoothing* ε: the target becomes $(1-\varepsilon)\,y + \varepsilon/d$, where $d$ counts
+//! - *label smoothing* ε: the target becomes `$(1-\varepsilon)\,y + \varepsilon/d$`, where $d$ counts
 //!   the entries that take part;
 //! - *class weights* $w$: the row's weight is $W = \sum_c w_c y_c$ and its target $w \odot y / W$, so
 //!   its gradient is $W p - w \odot y$: that of a weighted cross-entropy, for every mapping. For a

@@ -80,6 +80,10 @@ pub fn run(family: &str, bytes: &[u8]) {
     }
 }
 
+fn bad_score(z: f64) -> bool {
+    z.is_nan() || z == f64::INFINITY
+}
+
 fn rows<T: Float>(mapping: &dyn Mapping, options: &Options, bytes: &mut Bytes<'_>) {
     let (count, d) = (usize::from(bytes.byte() % 3), usize::from(bytes.byte() % 24));
     let z: Vec<T> = (0..count * d).map(|_| T::narrow(bytes.score())).collect();
@@ -94,7 +98,7 @@ fn rows<T: Float>(mapping: &dyn Mapping, options: &Options, bytes: &mut Bytes<'_
     let mut unchecked = p.clone();
     let output = ViewMut::new(&mut unchecked, &shape).expect("the shape fits");
     rows.forward_or_nan(view(&z), output).unwrap_or_else(|e| panic!("{e}: {}", context()));
-    let bad = |row: usize| (0..d).find(|i| mask[row * d + i] && !(z[row * d + i].widen() < f64::INFINITY));
+    let bad = |row: usize| (0..d).find(|i| mask[row * d + i] && bad_score(z[row * d + i].widen()));
     match (&checked, (0..count).find_map(|row| bad(row).map(|index| (row, index)))) {
         (Ok(()), None) => {}
         (Err(Error::Score { row, index, .. }), Some(place)) => assert_eq!((*row, *index), place, "{}", context()),

@@ -48,7 +48,9 @@
 //! Nothing panics on input.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod batch;
 pub mod budget;
+mod csr;
 pub mod entmax;
 mod error;
 pub mod evsoftmax;
@@ -77,6 +79,7 @@ mod trial;
 mod view;
 
 pub use budget::Budget;
+pub use csr::Csr;
 pub use entmax::{Entmax, Entmax15};
 pub use error::{Error, Result};
 pub use evsoftmax::{EvSoftmax, belief_masses, evidential_weights, posthoc_evidential};
@@ -90,7 +93,7 @@ pub use normmax::Normmax;
 pub use oscarmax::Oscarmax;
 pub use oscarmax_approx::OscarmaxApprox;
 pub use regularized::{Custom, Omega};
-pub use rows::{Csr, Rows};
+pub use rows::Rows;
 pub use softmax::Softmax;
 pub use sparsemax::Sparsemax;
 pub use sqpnorm::SqPnormMax;

@@ -1,11 +1,13 @@
 //! A loss over a batch: the only place of the losses that knows shapes, masks and threads.
 
 use super::reduction::{Loss, Reduction};
-use super::row::{CleanRow, LossScratch, RowLoss};
+use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
+use crate::batch::{self, CleanRow, at_row};
 use crate::error::check;
 use crate::view::RowLayout;
-use crate::{Error, Float, Result, View, ViewMut};
+use crate::{Float, Result, View, ViewMut};
+use std::ops::Range;
 
 /// A loss of rows of scores against targets, with its derivatives in the scores.
 ///
@@ -106,7 +108,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         gradient: ViewMut<'_, T>,
     ) -> Result<Loss> {
         let plan = self.plan(&z, target)?;
-        plan.fits("the gradient", gradient.shape())?;
+        plan.rows.fits("the gradient", gradient.shape())?;
         let rows = self.sweep(&plan, Some(gradient), |row, out, work| self.row(&plan, row, None, out, work))?;
         Ok(self.reduction.reduce(rows, plan.divisor))
     }
@@ -125,9 +127,9 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         out: ViewMut<'_, T>,
     ) -> Result<()> {
         let plan = self.plan(&z, target)?;
-        plan.fits("v", v.shape())?;
-        plan.fits("the output", out.shape())?;
-        let v = (v.data, v.layout.rows(plan.axis));
+        plan.rows.fits("v", v.shape())?;
+        plan.rows.fits("the output", out.shape())?;
+        let v = (v.data, v.layout.rows(plan.rows.axis));
         self.sweep(&plan, Some(out), |row, out, work| self.row(&plan, row, Some(&v), out, work))?;
         Ok(())
     }
@@ -147,9 +149,9 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             return Ok(0.0);
         }
         let Work { gather, clean, y, v: direction, result, scratch } = work;
-        let z = plan.z.read(plan.scores, row, gather);
-        if let Err(index) = clean.load(z, plan.mask(row)) {
-            return Err(Error::Score { operation: self.rows.name(), row, index, value: z[index].widen() });
+        let z = plan.rows.z.read(plan.scores, row, gather);
+        if let Err(index) = clean.load(z, plan.rows.mask(row)) {
+            return Err(plan.rows.bad_score(row, index, z[index].widen()));
         }
         let effective = plan.targets.effective(row, clean, y, gather)?;
         let Some((target, weight)) = effective.target(y) else {
@@ -179,156 +181,50 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         out: Option<ViewMut<'_, T>>,
         work: impl Fn(usize, Option<&mut [T]>, &mut Work<T>) -> Result<f64> + Sync,
     ) -> Result<Vec<f64>> {
-        let (count, len) = (plan.z.count(), plan.z.len);
-        let mut values = vec![0.0; count];
-        let Some(out) = out.filter(|_| len > 0) else {
-            self.jobs(plan, 0, &mut values, None, &work)?;
-            return Ok(values);
-        };
-        let target = out.layout.rows(plan.axis);
-        if target.is_packed() {
-            self.jobs(plan, 0, &mut values, Some(target.packed_mut(out.data)), &work)?;
-            return Ok(values);
-        }
-        // Rows that are not contiguous are computed block by block into packed memory and put in place
-        // by the caller's thread.
-        let block = plan.chunk_rows() * 16;
-        let mut packed = vec![T::default(); block.min(count) * len];
-        let mut issue = Ok(());
-        for first in (0..count).step_by(block) {
-            let values = &mut values[first..count.min(first + block)];
-            let packed = &mut packed[..values.len() * len];
-            issue = issue.and(self.jobs(plan, first, values, Some(&mut *packed), &work));
-            for (row, part) in packed.chunks_exact(len).enumerate() {
-                target.write(out.data, first + row, part);
-            }
-        }
-        issue.map(|()| values)
-    }
-
-    /// Splits rows into chunks of a fixed size, so that the split does not depend on the threads, and
-    /// works through them.
-    fn jobs<T: Float>(
-        &self,
-        plan: &Plan<'_, T>,
-        first: usize,
-        values: &mut [f64],
-        out: Option<&mut [T]>,
-        work: &(impl Fn(usize, Option<&mut [T]>, &mut Work<T>) -> Result<f64> + Sync),
-    ) -> Result<()> {
-        let (chunk, len) = (plan.chunk_rows(), plan.z.len);
-        let mut parts = out.map(|out| out.chunks_mut(chunk * len));
-        let jobs: Vec<_> = values
-            .chunks_mut(chunk)
-            .enumerate()
-            .map(|(k, values)| (first + k * chunk, values, parts.as_mut().and_then(Iterator::next)))
-            .collect();
-        let run = |buffers: &mut Work<T>, (first, values, mut out): (usize, &mut [f64], Option<&mut [T]>)| {
-            let mut issue = Ok(());
-            for (i, value) in values.iter_mut().enumerate() {
+        let len = plan.rows.z.len;
+        let chunk = |rows: Range<usize>, mut out: Option<&mut [T]>| {
+            let (mut buffers, mut values, mut issue) = (Work::default(), Vec::with_capacity(rows.len()), None);
+            for (i, row) in rows.enumerate() {
                 let mut out = out.as_mut().map(|out| &mut out[i * len..(i + 1) * len]);
-                match work(first + i, out.as_deref_mut(), buffers) {
-                    Ok(loss) => *value = loss,
-                    Err(error) => {
-                        out.into_iter().for_each(|out| out.fill(T::NAN));
-                        issue = issue.and(Err(error));
-                    }
-                }
+                let value = work(row, out.as_deref_mut(), &mut buffers).unwrap_or_else(|error| {
+                    out.into_iter().for_each(|out| out.fill(T::NAN));
+                    issue.get_or_insert(error);
+                    f64::NAN
+                });
+                values.push(value);
             }
-            issue
+            (values, issue)
         };
-        #[cfg(feature = "rayon")]
-        if self.threads && plan.is_large() {
-            use rayon::prelude::*;
-            let issues: Vec<_> = jobs.into_par_iter().map_init(Work::default, run).collect();
-            return issues.into_iter().collect();
+        let chunks = match out {
+            Some(out) => plan.rows.write(out, |rows, out| chunk(rows, Some(out))),
+            None => plan.rows.map(|rows| chunk(rows, None)),
+        };
+        let mut all = Vec::with_capacity(plan.rows.z.count());
+        for (values, issue) in chunks {
+            if let Some(error) = issue {
+                return Err(error);
+            }
+            all.extend(values);
         }
-        let mut buffers = Work::default();
-        jobs.into_iter().map(|job| run(&mut buffers, job)).fold(Ok(()), Result::and)
+        Ok(all)
     }
 
     /// Checks axis, mask and targets against the scores.
     fn plan<'b, T: Float>(&'b self, z: &View<'b, T>, target: Target<'b, T>) -> Result<Plan<'b, T>> {
-        let (operation, shape) = (self.rows.name(), z.shape());
-        let axes = shape.len() as isize;
-        let axis = if self.axis < 0 { self.axis + axes } else { self.axis };
-        if axis < 0 || axis >= axes {
-            return Err(Error::Shape {
-                operation,
-                what: "axis",
-                expected: format!("between {} and {} for scores of shape {shape:?}", -axes, axes - 1),
-                got: self.axis.to_string(),
-            });
-        }
-        let axis = axis as usize;
-        if shape[axis] > u32::MAX as usize {
-            return Err(Error::Shape {
-                operation,
-                what: "a row",
-                expected: format!("at most {} entries long", u32::MAX),
-                got: shape[axis].to_string(),
-            });
-        }
-        let targets = Targets::new(operation, target, shape, axis, self.treatment)?;
-        let mut plan = Plan {
-            operation,
-            shape: shape.to_vec(),
-            axis,
-            scores: z.data,
-            z: z.layout.rows(axis),
-            mask: None,
-            divisor: self.reduction.divisor(|| targets.mass()),
-            targets,
-        };
-        if let Some(mask) = &self.mask {
-            plan.fits("the mask", mask.shape())?;
-            plan.mask = Some((mask.data, mask.layout.rows(axis)));
-        }
-        Ok(plan)
+        let operation = self.rows.name();
+        let rows = batch::Plan::new(operation, z, self.axis, self.mask.as_ref(), self.threads)?;
+        let targets = Targets::new(operation, target, z.shape(), rows.axis, self.treatment)?;
+        let divisor = self.reduction.divisor(|| targets.mass());
+        Ok(Plan { rows, scores: z.data, targets, divisor })
     }
 }
 
 /// Shapes and targets, checked once per call.
 struct Plan<'a, T> {
-    operation: &'static str,
-    shape: Vec<usize>,
-    axis: usize,
+    rows: batch::Plan<'a>,
     scores: &'a [T],
-    z: RowLayout,
-    mask: Option<(&'a [bool], RowLayout)>,
     targets: Targets<'a, T>,
     divisor: Option<f64>,
-}
-
-impl<T> Plan<'_, T> {
-    fn fits(&self, what: &'static str, shape: &[usize]) -> Result<()> {
-        if shape == self.shape {
-            return Ok(());
-        }
-        Err(Error::Shape {
-            operation: self.operation,
-            what,
-            expected: format!("of the scores' shape {:?}", self.shape),
-            got: format!("{shape:?}"),
-        })
-    }
-
-    /// Whether an entry of a row takes part.
-    fn mask(&self, row: usize) -> impl Fn(usize) -> bool {
-        let start = self.mask.as_ref().map(|(data, rows)| (*data, rows.position(row)));
-        move |i| start.as_ref().is_none_or(|(data, (first, step))| data[(first + i as isize * step) as usize])
-    }
-
-    /// Rows per chunk: a fixed amount of work, and never so few that its buffers are the larger part.
-    fn chunk_rows(&self) -> usize {
-        (16_384 / self.z.len.max(1)).clamp(1, 1 << 16).next_multiple_of(8)
-    }
-
-    /// Below this a thread pool costs more than it brings.
-    #[cfg(feature = "rayon")]
-    fn is_large(&self) -> bool {
-        self.z.count() * self.z.len >= 65_536
-    }
 }
 
 /// Memory for one row, reused from row to row.
@@ -340,14 +236,4 @@ struct Work<T> {
     v: Vec<f64>,
     result: Vec<f64>,
     scratch: LossScratch,
-}
-
-/// Puts the row into errors that a mapping raised without knowing it.
-fn at_row(error: Error, row: usize) -> Error {
-    match error {
-        Error::NotConverged { operation, iterations, residual, .. } => {
-            Error::NotConverged { operation, row, iterations, residual }
-        }
-        other => other,
-    }
 }

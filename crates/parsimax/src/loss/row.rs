@@ -1,6 +1,6 @@
 //! One row of a loss: the trait that a loss implements, and the row it gets to see.
 
-use crate::{Error, Float, Result, Scratch};
+use crate::{Error, Result, Scratch};
 
 /// The target of one clean row: non-negative, sums to 1.
 #[derive(Debug, Clone, Copy)]
@@ -129,107 +129,4 @@ pub(super) fn check_simplex(operation: &'static str, total: f64) -> Result<()> {
         return Ok(());
     }
     Err(Error::Unsupported { operation, what: "the rows of the mapping do not sum to 1" })
-}
-
-/// The entries of a row that take part, widened, and where they came from.
-#[derive(Debug, Default)]
-pub(super) struct CleanRow {
-    pub(super) z: Vec<f64>,
-    /// Classes of the entries, ascending; left empty when every class takes part.
-    keep: Vec<u32>,
-    width: usize,
-}
-
-impl CleanRow {
-    /// Loads a row; the error is the index of a NaN or `+inf`.
-    pub(super) fn load<T: Float>(
-        &mut self,
-        z: &[T],
-        takes_part: impl Fn(usize) -> bool,
-    ) -> std::result::Result<(), usize> {
-        self.z.clear();
-        self.keep.clear();
-        self.width = z.len();
-        for (i, score) in z.iter().enumerate() {
-            let score = score.widen();
-            if score == f64::NEG_INFINITY || !takes_part(i) {
-                if self.keep.is_empty() {
-                    self.keep.extend(0..self.z.len() as u32);
-                }
-                continue;
-            }
-            if !score.is_finite() {
-                return Err(i);
-            }
-            if self.z.len() != i {
-                self.keep.push(i as u32);
-            }
-            self.z.push(score);
-        }
-        Ok(())
-    }
-
-    /// Whether every class takes part.
-    pub(super) fn is_whole(&self) -> bool {
-        self.z.len() == self.width
-    }
-
-    /// Where a class is among the entries that take part.
-    pub(super) fn position(&self, class: usize) -> Option<usize> {
-        if self.is_whole() { Some(class) } else { self.keep.binary_search(&(class as u32)).ok() }
-    }
-
-    /// The class of an entry.
-    pub(super) fn class(&self, position: usize) -> usize {
-        if self.is_whole() { position } else { self.keep[position] as usize }
-    }
-
-    /// The same entries of another row.
-    pub(super) fn gather<T: Float>(&self, from: &[T], to: &mut Vec<f64>) {
-        to.clear();
-        to.extend((0..self.z.len()).map(|i| from[self.class(i)].widen()));
-    }
-
-    /// Writes `scale · from` to the places of the entries and 0 elsewhere.
-    pub(super) fn scatter<T: Float>(&self, from: &[f64], scale: f64, to: &mut [T]) {
-        if self.is_whole() {
-            to.iter_mut().zip(from).for_each(|(to, from)| *to = T::narrow(scale * from));
-            return;
-        }
-        to.fill(T::default());
-        for (i, value) in self.keep.iter().zip(from) {
-            to[*i as usize] = T::narrow(scale * value);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_keeps_the_places_of_its_entries() {
-        let gone = f32::NEG_INFINITY;
-        let mut row = CleanRow::default();
-        for (z, kept) in [
-            (vec![1.0, 2.0, 3.0], vec![0, 1, 2]),
-            (vec![gone, 2.0, 3.0], vec![1, 2]),
-            (vec![1.0, gone, gone, 4.0], vec![0, 3]),
-            (vec![1.0, 2.0, gone], vec![0, 1]),
-            (vec![gone, gone], vec![]),
-            (vec![], vec![]),
-        ] {
-            row.load(&z, |_| true).unwrap();
-            assert_eq!((0..row.z.len()).map(|i| row.class(i)).collect::<Vec<_>>(), kept);
-            for class in 0..z.len() {
-                assert_eq!(row.position(class), kept.iter().position(|k| *k == class));
-            }
-            let mut out = vec![9.0f32; z.len()];
-            row.scatter(&row.z.clone(), 2.0, &mut out);
-            let expected: Vec<f32> = z.iter().map(|z| if *z == gone { 0.0 } else { 2.0 * z }).collect();
-            assert_eq!(out, expected);
-        }
-        assert_eq!(row.load(&[0.0, f32::NAN], |i| i == 0), Ok(()));
-        assert_eq!(row.load(&[0.0, f32::INFINITY], |_| true), Err(1));
-    }
 }

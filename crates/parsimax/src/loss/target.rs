@@ -1,7 +1,8 @@
 //! Targets: what the rows should have been. Checked before or while they are used, smoothed,
 //! weighted, and expressed over the entries of a row that take part.
 
-use super::row::{CleanRow, RowTarget};
+use super::row::RowTarget;
+use crate::batch::CleanRow;
 use crate::numeric;
 use crate::view::RowLayout;
 use crate::{Error, Float, Result, View};

@@ -82,7 +82,7 @@ impl<O: Omega> Custom<O> {
         Self { omega, gamma: 1.0, tolerance: 1e-12, max_iterations: 10_000 }
     }
 
-    /// The same with strength `gamma`, finite and > 0.
+    /// The same with strength `gamma`, from 1e−100 to 1e100.
     pub fn with_gamma(self, gamma: f64) -> Result<Self> {
         check_gamma("custom", gamma)?;
         Ok(Self { gamma, ..self })

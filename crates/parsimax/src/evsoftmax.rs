@@ -5,7 +5,7 @@
 //! survive where sparsemax would keep one. For d = 2 it is the arg max.
 //!
 //! **Training form.** `$p_k \propto (1\{z_k \ge \bar z\} + \varepsilon)\,e^{z_k/\gamma}$`, ε = 10⁻⁶: dense, so that
-//! a likelihood exists (Eq. 10). [`EvSoftmax::log_forward_row`] gives its logarithm without underflow.
+//! a likelihood exists (Eq. 10). [`LogMapping`] gives its logarithm without underflow.
 //!
 //! **Algorithm and cost.** $O(d)$. Which scores reach the mean is decided without rounding error, so
 //! ties are right and the maximum is always in.
@@ -29,7 +29,7 @@ use crate::mapping::{Scratch, Support};
 use crate::numeric;
 use crate::registry::Entry;
 use crate::threshold::mean::Mean;
-use crate::{Error, Mapping, Result};
+use crate::{Error, LogMapping, Mapping, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -103,20 +103,6 @@ impl EvSoftmax {
         }
     }
 
-    /// Writes `log Π(z)` of a row of finite scores: exact where Π(z) itself underflows. In the sparse form
-    /// scores below the mean get −∞.
-    pub fn log_forward_row(&self, z: &[f64], out: &mut [f64], scratch: &mut Scratch) {
-        let top = numeric::max(z);
-        let mut mean = Mean::new(z, &mut scratch.b);
-        let (inside, outside) = (self.eps.ln_1p(), self.eps.ln());
-        for (out, z) in out.iter_mut().zip(z) {
-            *out = (z - top) / self.gamma + if mean.admits(*z) { inside } else { outside };
-        }
-        // The maximum is inside: measured from its weight the sum is at least 1.
-        let total = inside + numeric::sum(out.iter().map(|l| (l - inside).exp())).ln();
-        out.iter_mut().for_each(|l| *l -= total);
-    }
-
     /// Weights not yet divided by their sum, handed to `put`; returns τ.
     fn weigh(&self, z: &[f64], scratch: &mut Vec<f64>, mut put: impl FnMut(usize, f64)) -> Option<f64> {
         let top = numeric::max(z);
@@ -139,6 +125,24 @@ impl EvSoftmax {
 impl Default for EvSoftmax {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+impl LogMapping for EvSoftmax {
+    /// In the sparse form scores below the mean get −∞.
+    fn log_forward_row(&self, z: &[f64], out: &mut [f64], scratch: &mut Scratch) {
+        let top = numeric::max(z);
+        let mut mean = Mean::new(z, &mut scratch.b);
+        // The maximum is inside: measured from its weight, 1 + ε, no weight exceeds 1.
+        let outside = self.eps.ln() - self.eps.ln_1p();
+        for (out, z) in out.iter_mut().zip(z) {
+            *out = (z - top) / self.gamma + if mean.admits(*z) { 0.0 } else { outside };
+        }
+        numeric::log_normalise(out);
+    }
+
+    fn temperature(&self) -> f64 {
+        self.gamma
     }
 }
 

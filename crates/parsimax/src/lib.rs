@@ -88,7 +88,7 @@ pub use ext::MappingExt;
 pub use float::Float;
 pub use fusedmax::Fusedmax;
 pub use hourglass::Sparsehourglass;
-pub use mapping::{Mapping, Regularized, Scratch, Support};
+pub use mapping::{LogMapping, Mapping, Regularized, Scratch, Support};
 pub use normmax::Normmax;
 pub use oscarmax::Oscarmax;
 pub use oscarmax_approx::OscarmaxApprox;

@@ -138,6 +138,16 @@ pub trait Regularized: Mapping {
     }
 }
 
+/// A mapping `p_i ∝ w_i·exp(z_i/γ)` that can say log p where p itself would underflow: what a likelihood
+/// needs. The weights may depend on z, but are constant around almost every z.
+pub trait LogMapping: Send + Sync {
+    /// Writes log Π(z) into `out`; −∞ where the probability is 0.
+    fn log_forward_row(&self, z: &[f64], out: &mut [f64], scratch: &mut Scratch);
+
+    /// The temperature γ.
+    fn temperature(&self) -> f64;
+}
+
 /// References and boxes of mappings are mappings.
 macro_rules! delegate {
     ($($pointer:ty),*) => {$(

@@ -52,6 +52,17 @@ pub(crate) fn normalise(p: &mut [f64]) {
     }
 }
 
+/// Turns log-weights, the largest of which is 0, into log-probabilities.
+///
+/// The first largest weighs exactly 1; `log1p` keeps what the others add to it, so that the logarithm of a
+/// probability close to 1 has its digits.
+pub(crate) fn log_normalise(log: &mut [f64]) {
+    let first = log.iter().position(|l| *l == 0.0);
+    let others = log.iter().enumerate().filter(|(i, _)| Some(*i) != first);
+    let total = sum(others.map(|(_, l)| l.exp())).ln_1p();
+    log.iter_mut().for_each(|l| *l -= total);
+}
+
 /// The largest entry; −∞ for an empty slice.
 pub(crate) fn max(x: &[f64]) -> f64 {
     x.iter().copied().fold(f64::NEG_INFINITY, f64::max)

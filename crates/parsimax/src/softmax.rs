@@ -15,7 +15,7 @@ use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
 use crate::threshold::exponential;
-use crate::{Regularized, Result};
+use crate::{LogMapping, Regularized, Result, Scratch};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -83,5 +83,17 @@ impl Regularized for Softmax {
     }
     fn omega(&self, p: &[f64]) -> f64 {
         numeric::negative_entropy(p)
+    }
+}
+
+impl LogMapping for Softmax {
+    fn log_forward_row(&self, z: &[f64], out: &mut [f64], _scratch: &mut Scratch) {
+        let top = numeric::max(z);
+        out.iter_mut().zip(z).for_each(|(out, z)| *out = (z - top) / self.gamma);
+        numeric::log_normalise(out);
+    }
+
+    fn temperature(&self) -> f64 {
+        self.gamma
     }
 }

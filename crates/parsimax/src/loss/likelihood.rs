@@ -13,31 +13,16 @@
 
 use super::BatchLoss;
 use super::row::{LossScratch, RowLoss, RowTarget};
-use crate::error::{check, check_gamma};
-use crate::{Result, numeric};
+use crate::{LogMapping, Result, numeric};
 
 const NAME: &str = "likelihood";
-
-/// A mapping $p_i \propto w_i e^{z_i/\gamma}$ that can say $\log p$ where $p$ itself would underflow. The
-/// weights may depend on $z$, but are constant around almost every $z$.
-pub trait LogMapping: Send + Sync {
-    /// Writes log Π(z) into `out`; −∞ where the probability is 0. `z` holds at least one entry and only
-    /// finite ones.
-    fn log_forward_row(&self, z: &[f64], out: &mut [f64]);
-
-    /// The temperature γ.
-    fn gamma(&self) -> f64 {
-        1.0
-    }
-}
 
 /// The negative log-likelihood of a [`LogMapping`], over a batch.
 ///
 /// ```
-/// use parsimax::loss::{Likelihood, Target, WeightedSoftmax};
-/// use parsimax::View;
-/// // The training form of ev-softmax: weight 1 + ε from the mean of the scores on, ε below it.
-/// let training = WeightedSoftmax::new(1e-6, |z: &[f64]| z.iter().sum::<f64>() / z.len() as f64)?;
+/// use parsimax::loss::{Likelihood, Target};
+/// use parsimax::{EvSoftmax, View};
+/// let training = EvSoftmax::training(); // ε = 10⁻⁶
 /// // Mean 0.5, so the weights are (1 + ε, ε): −log p₁ = log((1 + ε)e + ε) − log ε.
 /// let loss = Likelihood::new(&training).value(View::new(&[1.0f64, 0.0], &[1, 2])?, Target::Classes(&[1]))?;
 /// let expected = ((1.0 + 1e-6) * 1f64.exp() + 1e-6).ln() - 1e-6f64.ln();
@@ -85,9 +70,9 @@ impl<L: LogMapping + ?Sized> RowLoss for LikelihoodRow<'_, L> {
         z: &[f64],
         y: RowTarget<'_>,
         gradient: &mut [f64],
-        _scratch: &mut LossScratch,
+        scratch: &mut LossScratch,
     ) -> Result<f64> {
-        self.mapping.log_forward_row(z, gradient);
+        self.mapping.log_forward_row(z, gradient, &mut scratch.mapping);
         let mut loss = 0.0;
         match (y, self.divergence) {
             (RowTarget::Dense(y), true) => {
@@ -99,7 +84,7 @@ impl<L: LogMapping + ?Sized> RowLoss for LikelihoodRow<'_, L> {
         }
         gradient.iter_mut().for_each(|log_p| *log_p = log_p.exp());
         y.subtract_from(gradient);
-        let gamma = self.mapping.gamma();
+        let gamma = self.mapping.temperature();
         gradient.iter_mut().for_each(|g| *g /= gamma);
         Ok(loss.max(0.0))
     }
@@ -111,58 +96,12 @@ impl<L: LogMapping + ?Sized> RowLoss for LikelihoodRow<'_, L> {
         _y: RowTarget<'_>,
         v: &[f64],
         out: &mut [f64],
-        _scratch: &mut LossScratch,
+        scratch: &mut LossScratch,
     ) -> Result<()> {
-        self.mapping.log_forward_row(z, out);
+        self.mapping.log_forward_row(z, out, &mut scratch.mapping);
         out.iter_mut().for_each(|log_p| *log_p = log_p.exp());
-        let (mean, gamma) = (numeric::dot(out, v), self.mapping.gamma());
+        let (mean, gamma) = (numeric::dot(out, v), self.mapping.temperature());
         out.iter_mut().zip(v).for_each(|(out, v)| *out *= (v - mean) / (gamma * gamma));
         Ok(())
-    }
-}
-
-/// The softmax whose entries below a floor count for little: `$p_i \propto (1\{z_i \ge f(z)\} +
-/// \varepsilon)\, e^{z_i/\gamma}$`.
-///
-/// With $f$ the mean it is the training form of ev-softmax; with ε = 0 the softmax over the support. The
-/// largest score is in the support whatever the floor, so a floor that was rounded up does no harm.
-#[derive(Debug, Clone, Copy)]
-pub struct WeightedSoftmax<F> {
-    epsilon: f64,
-    gamma: f64,
-    floor: F,
-}
-
-impl<F: Fn(&[f64]) -> f64 + Send + Sync> WeightedSoftmax<F> {
-    /// The entries `z_i ≥ floor(z)` have weight 1 + ε, the others ε; ε is finite and ≥ 0.
-    pub fn new(epsilon: f64, floor: F) -> Result<Self> {
-        check(epsilon >= 0.0 && epsilon.is_finite(), "weighted softmax", "epsilon", "a finite number ≥ 0", epsilon)?;
-        Ok(Self { epsilon, gamma: 1.0, floor })
-    }
-
-    /// The same with temperature `gamma`, from 1e−100 to 1e100.
-    pub fn with_gamma(self, gamma: f64) -> Result<Self> {
-        check_gamma("weighted softmax", gamma)?;
-        Ok(Self { gamma, ..self })
-    }
-}
-
-impl<F: Fn(&[f64]) -> f64 + Send + Sync> LogMapping for WeightedSoftmax<F> {
-    fn log_forward_row(&self, z: &[f64], out: &mut [f64]) {
-        let (top, floor) = (numeric::max(z), (self.floor)(z));
-        let outside = self.epsilon.ln() - self.epsilon.ln_1p();
-        for (out, z) in out.iter_mut().zip(z) {
-            let weight = if *z >= floor || *z == top { 0.0 } else { outside };
-            *out = (z - top) / self.gamma + weight;
-        }
-        // The first largest score contributes exactly 1 to the sum; log1p keeps what the others add.
-        let first = z.iter().position(|z| *z == top);
-        let others = out.iter().enumerate().filter(|(i, _)| Some(*i) != first);
-        let log_sum = numeric::sum(others.map(|(_, u)| u.exp())).ln_1p();
-        out.iter_mut().for_each(|out| *out -= log_sum);
-    }
-
-    fn gamma(&self) -> f64 {
-        self.gamma
     }
 }

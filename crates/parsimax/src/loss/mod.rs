@@ -11,7 +11,7 @@
 //! |---|---|---|---|---|
 //! | [`FenchelYoung`] | a [`Regularized`](crate::Regularized) mapping | above | $p - y$ | $Jv$ |
 //! | [`PerturbedLog`] | any [`Mapping`](crate::Mapping) | $-\sum_c y_c \log\frac{\varepsilon + p_c}{1 + K\varepsilon}$ | $-J^\top\frac{y}{\varepsilon + p}$ | none |
-//! | [`Likelihood`] | a [`LogMapping`] | $-\sum_c y_c \log p_c$ | $(p - y)/\gamma$ | softmax's |
+//! | [`Likelihood`] | a [`LogMapping`](crate::LogMapping) | $-\sum_c y_c \log p_c$ | $(p - y)/\gamma$ | softmax's |
 //! | [`modified_huber`] | a binary margin | the sparsemax loss of two classes | | |
 //!
 //! The last two batch losses also come as a Kullback–Leibler divergence, which is smaller by the
@@ -54,7 +54,7 @@ mod tests;
 pub use batch::BatchLoss;
 pub use fenchel_young::{FenchelYoung, FenchelYoungRow};
 pub use huber::{modified_huber, modified_huber_derivative};
-pub use likelihood::{Likelihood, LikelihoodRow, LogMapping, WeightedSoftmax};
+pub use likelihood::{Likelihood, LikelihoodRow};
 pub use perturbed::{PerturbedLog, PerturbedLogRow};
 pub use reduction::{Loss, Reduction};
 pub use row::{LossScratch, RowLoss, RowTarget};

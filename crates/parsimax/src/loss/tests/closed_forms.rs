@@ -1,7 +1,8 @@
 //! The losses of the papers, written as they are printed there.
 
 use super::*;
-use crate::loss::{Likelihood, PerturbedLog, WeightedSoftmax, modified_huber, modified_huber_derivative};
+use crate::EvSoftmax;
+use crate::loss::{Likelihood, PerturbedLog, modified_huber, modified_huber_derivative};
 use crate::{MappingExt, numeric};
 
 /// Random rows of five scores with a random distribution.
@@ -136,9 +137,8 @@ fn perturbed_log_loss_by_hand() {
 #[test]
 fn likelihood_of_the_training_form() {
     // z = (log 4, log 2, 0), mean log 2: weights (1 + ε, 1 + ε, ε), so p ∝ (4(1+ε), 2(1+ε), ε).
-    let mean = |z: &[f64]| z.iter().sum::<f64>() / z.len() as f64 - 1e-12;
     let (eps, z) = (1e-6, [4f64.ln(), 2f64.ln(), 0.0]);
-    let training = WeightedSoftmax::new(eps, mean).unwrap();
+    let training = EvSoftmax::new().with_eps(eps).unwrap();
     let loss = Likelihood::new(&training);
     let total = 6.0 * (1.0 + eps) + eps;
     let (value, g) = gradient(&loss, &z, Target::Classes(&[2])).unwrap();
@@ -147,7 +147,7 @@ fn likelihood_of_the_training_form() {
         assert_close(*g, expected, 1e-15);
     }
     // KL(y ‖ p) for y = (½, ½, 0) as ε → 0, p = (⅔, ⅓, 0): ½ log(¾) + ½ log(3/2).
-    let sparse = WeightedSoftmax::new(0.0, mean).unwrap();
+    let sparse = EvSoftmax::new();
     let y = [0.5, 0.5, 0.0];
     let kl = super::value(&Likelihood::new(&sparse).divergence(), &z, soft(&y));
     assert_close(kl, 0.5 * 0.75f64.ln() + 0.5 * 1.5f64.ln(), 1e-15);
@@ -161,11 +161,11 @@ fn likelihood_of_the_training_form() {
 
 #[test]
 fn the_log_form_does_not_underflow() {
-    // 2000 below the maximum e^z is 0 in f64; its logarithm is not lost.
-    let training = WeightedSoftmax::new(1e-6, |_| -1e9).unwrap();
-    let value = value(&Likelihood::new(&training), &[0.0, -2000.0], Target::Classes(&[1]));
-    assert_close(value, 2000.0, 1e-12);
-    // A floor above every score leaves the largest in the support.
-    let high = WeightedSoftmax::new(0.0, |_| 1e9).unwrap();
-    assert_eq!(super::value(&Likelihood::new(&high), &[0.5, 0.25], Target::Classes(&[0])), 0.0);
+    // 2000 below the maximum e^z is 0 in f64; its logarithm is not lost: −log p = 2000 + log((1+ε)/ε).
+    let eps = 1e-6f64;
+    let value = value(&Likelihood::new(&EvSoftmax::training()), &[0.0, -2000.0], Target::Classes(&[1]));
+    assert_close(value, 2000.0 + eps.ln_1p() - eps.ln(), 1e-12);
+    // Nor is the logarithm of a probability next to 1: −log p = log1p(e^{−40}) ≈ e^{−40}.
+    let sure = super::value(&Likelihood::new(&crate::Softmax::new()), &[40.0, 0.0], Target::Classes(&[0]));
+    assert_close(sure / (-40f64).exp(), 1.0, 1e-15);
 }

@@ -1,7 +1,8 @@
 //! What holds for every mapping and every kind of target.
 
 use super::*;
-use crate::loss::{Likelihood, PerturbedLog, WeightedSoftmax};
+use crate::EvSoftmax;
+use crate::loss::{Likelihood, PerturbedLog};
 use crate::{MappingExt, Scratch};
 
 /// A random direction, and the scores a step before and after along it.
@@ -151,7 +152,7 @@ fn the_perturbed_log_loss_has_the_gradient_of_its_value() {
 #[test]
 fn the_likelihood_has_the_derivatives_of_its_value() {
     let mean = |z: &[f64]| z.iter().sum::<f64>() / z.len() as f64;
-    let training = WeightedSoftmax::new(1e-6, mean).unwrap().with_gamma(0.6).unwrap();
+    let training = EvSoftmax::training().with_gamma(0.6).unwrap();
     let loss = Likelihood::new(&training);
     let mut checked = 0;
     for_all(7, |random, _, z, target| {

@@ -1,0 +1,228 @@
+//! AVX2 with FMA: eight lanes.
+
+use super::vector::Vector;
+use std::arch::x86_64::*;
+
+/// Eight floats in a `ymm` register.
+#[derive(Clone, Copy)]
+pub(crate) struct Avx2(__m256);
+
+/// Row `m` lists the positions of the set bits of `m`, one a byte, lowest first.
+static PACK: [[u8; 8]; 256] = {
+    let mut t = [[0u8; 8]; 256];
+    let mut m = 0;
+    while m < 256 {
+        let (mut n, mut i) = (0, 0);
+        while i < 8 {
+            if m >> i & 1 == 1 {
+                t[m][n] = i as u8;
+                n += 1;
+            }
+            i += 1;
+        }
+        m += 1;
+    }
+    t
+};
+
+/// The permutation that packs the lanes of mask `bits`.
+///
+/// # Safety
+/// The CPU has AVX2.
+#[inline(always)]
+unsafe fn pack(bits: u32) -> __m256i {
+    // SAFETY: a row of the table is eight bytes, which is what the load reads.
+    unsafe {
+        let row = PACK[(bits & 255) as usize].as_ptr();
+        _mm256_cvtepu8_epi32(_mm_loadl_epi64(row.cast()))
+    }
+}
+
+/// Wrappers that only name an intrinsic.
+macro_rules! wrap {
+    ($($name:ident($($arg:ident),*) = $intrinsic:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self $(, $arg: Self)*) -> Self {
+            // SAFETY: `self` exists, so the CPU has AVX2 and FMA.
+            Avx2(unsafe { $intrinsic(self.0 $(, $arg.0)*) })
+        }
+    )*};
+}
+
+impl Vector for Avx2 {
+    const LANES: usize = 8;
+    type Mask = __m256;
+    type Wide = (__m256d, __m256d);
+
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        // SAFETY: the caller vouches for AVX2.
+        Avx2(unsafe { _mm256_set1_ps(x) })
+    }
+    #[inline(always)]
+    unsafe fn load(p: *const f32) -> Self {
+        // SAFETY: the caller vouches for AVX2 and eight readable floats.
+        Avx2(unsafe { _mm256_loadu_ps(p) })
+    }
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize, fill: f32) -> Self {
+        // SAFETY: the masked load touches only the first `n` floats.
+        unsafe {
+            let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+            let m = _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), lane);
+            let v = _mm256_maskload_ps(p, m);
+            Avx2(_mm256_blendv_ps(_mm256_set1_ps(fill), v, _mm256_castsi256_ps(m)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn store(self, p: *mut f32) {
+        // SAFETY: the caller vouches for eight writable floats.
+        unsafe { _mm256_storeu_ps(p, self.0) }
+    }
+
+    wrap! {
+        add(b) = _mm256_add_ps;
+        sub(b) = _mm256_sub_ps;
+        mul(b) = _mm256_mul_ps;
+        div(b) = _mm256_div_ps;
+        sqrt() = _mm256_sqrt_ps;
+        max(b) = _mm256_max_ps;
+        min(b) = _mm256_min_ps;
+        fma(b, c) = _mm256_fmadd_ps;
+        fnma(b, c) = _mm256_fnmadd_ps;
+        fms(b, c) = _mm256_fmsub_ps;
+    }
+
+    #[inline(always)]
+    fn gt(self, b: Self) -> __m256 {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_cmp_ps::<_CMP_GT_OQ>(self.0, b.0) }
+    }
+    #[inline(always)]
+    fn ge(self, b: Self) -> __m256 {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_cmp_ps::<_CMP_GE_OQ>(self.0, b.0) }
+    }
+    #[inline(always)]
+    fn unordered(self, b: Self) -> __m256 {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, b.0) }
+    }
+    #[inline(always)]
+    fn or(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: a mask exists, so the CPU has AVX2.
+        unsafe { _mm256_or_ps(a, b) }
+    }
+    #[inline(always)]
+    fn and(a: __m256, b: __m256) -> __m256 {
+        // SAFETY: a mask exists, so the CPU has AVX2.
+        unsafe { _mm256_and_ps(a, b) }
+    }
+    #[inline(always)]
+    fn bits(m: __m256) -> u32 {
+        // SAFETY: a mask exists, so the CPU has AVX2.
+        unsafe { _mm256_movemask_ps(m) as u32 }
+    }
+    #[inline(always)]
+    fn select(self, m: __m256, other: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        Avx2(unsafe { _mm256_blendv_ps(other.0, self.0, m) })
+    }
+    #[inline(always)]
+    fn keep(self, m: __m256) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        Avx2(unsafe { _mm256_and_ps(self.0, m) })
+    }
+    #[inline(always)]
+    fn reduce_max(self) -> f32 {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let h = _mm_max_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
+            let h = _mm_max_ps(h, _mm_movehl_ps(h, h));
+            _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn compress(self, m: __m256, p: *mut f32) -> usize {
+        // SAFETY: the caller vouches for eight writable floats.
+        unsafe {
+            let bits = Self::bits(m);
+            _mm256_storeu_ps(p, _mm256_permutevar8x32_ps(self.0, pack(bits)));
+            bits.count_ones() as usize
+        }
+    }
+    #[inline(always)]
+    unsafe fn compress_index(m: __m256, base: u32, p: *mut u32) {
+        // SAFETY: the caller vouches for eight writable integers and for AVX2.
+        unsafe {
+            let i = _mm256_add_epi32(pack(Self::bits(m)), _mm256_set1_epi32(base as i32));
+            _mm256_storeu_si256(p.cast(), i);
+        }
+    }
+    /// Pairs of rows by halves (loads and inserts), then two rounds of in-lane shuffles.
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, stride: usize, dst: *mut f32) {
+        // SAFETY: the caller vouches for the block read and the block written.
+        unsafe {
+            // Row i in the low half, row i + 4 in the high half; columns from 4·half on.
+            macro_rules! pair {
+                ($i:expr, $half:expr) => {{
+                    let lo = _mm_loadu_ps(src.add($i * stride + 4 * $half));
+                    let hi = _mm_loadu_ps(src.add(($i + 4) * stride + 4 * $half));
+                    _mm256_insertf128_ps::<1>(_mm256_castps128_ps256(lo), hi)
+                }};
+            }
+            for half in 0..2 {
+                let (a, b, c, d) = (pair!(0, half), pair!(1, half), pair!(2, half), pair!(3, half));
+                let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
+                let (cd0, cd1) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
+                let out = dst.add(32 * half);
+                _mm256_storeu_ps(out, _mm256_shuffle_ps::<0x44>(ab0, cd0));
+                _mm256_storeu_ps(out.add(8), _mm256_shuffle_ps::<0xee>(ab0, cd0));
+                _mm256_storeu_ps(out.add(16), _mm256_shuffle_ps::<0x44>(ab1, cd1));
+                _mm256_storeu_ps(out.add(24), _mm256_shuffle_ps::<0xee>(ab1, cd1));
+            }
+        }
+    }
+    #[inline(always)]
+    fn shift_exponent(self, k: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let k = _mm256_slli_epi32::<23>(_mm256_castps_si256(k.0));
+            Avx2(_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(self.0), k)))
+        }
+    }
+    #[inline(always)]
+    fn split_exponent(self) -> (Self, Self) {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            let b = _mm256_castps_si256(self.0);
+            let k = _mm256_srai_epi32::<23>(_mm256_sub_epi32(b, _mm256_set1_epi32(0x3f35_04f3)));
+            let m = _mm256_sub_epi32(b, _mm256_slli_epi32::<23>(k));
+            (Avx2(_mm256_castsi256_ps(m)), Avx2(_mm256_cvtepi32_ps(k)))
+        }
+    }
+    #[inline(always)]
+    unsafe fn wide_zero() -> (__m256d, __m256d) {
+        // SAFETY: the caller vouches for AVX2.
+        unsafe { (_mm256_setzero_pd(), _mm256_setzero_pd()) }
+    }
+    #[inline(always)]
+    fn wide_add(w: (__m256d, __m256d), v: Self) -> (__m256d, __m256d) {
+        // SAFETY: `v` exists, so the CPU has AVX2.
+        unsafe {
+            let lo = _mm256_cvtps_pd(_mm256_castps256_ps128(v.0));
+            let hi = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v.0));
+            (_mm256_add_pd(w.0, lo), _mm256_add_pd(w.1, hi))
+        }
+    }
+    #[inline(always)]
+    fn wide_total(w: (__m256d, __m256d)) -> f64 {
+        // SAFETY: a sum exists, so the CPU has AVX2.
+        unsafe {
+            let s = _mm256_add_pd(w.0, w.1);
+            let s = _mm_add_pd(_mm256_castpd256_pd128(s), _mm256_extractf128_pd::<1>(s));
+            _mm_cvtsd_f64(_mm_add_sd(s, _mm_unpackhi_pd(s, s)))
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Which instance runs: detected once, or forced.
+
+use super::{Backward, Forward, Map, Status, instances};
+use std::cell::Cell;
+use std::sync::OnceLock;
+
+/// An instruction set that the kernels are instantiated for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Level {
+    /// Plain Rust over arrays of eight floats.
+    Portable,
+    /// x86-64 with AVX2 and FMA, eight lanes.
+    Avx2,
+    /// x86-64 with AVX-512F, sixteen lanes.
+    Avx512,
+    /// AArch64, four lanes.
+    Neon,
+}
+
+impl Level {
+    /// All of them, best first.
+    pub const ALL: [Level; 4] = [Level::Avx512, Level::Avx2, Level::Neon, Level::Portable];
+
+    /// The name that `PARSIMAX_KERNEL` understands.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Portable => "portable",
+            Level::Avx2 => "avx2",
+            Level::Avx512 => "avx512",
+            Level::Neon => "neon",
+        }
+    }
+
+    /// Whether this machine can run it.
+    #[must_use]
+    pub fn is_available(self) -> bool {
+        match self {
+            Level::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx2 => {
+                is_x86_feature_detected!("avx2")
+                    && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("popcnt")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Level::Avx512 => false,
+            #[cfg(target_arch = "aarch64")]
+            Level::Neon => false,
+            #[allow(unreachable_patterns)]
+            _ => false,
+        }
+    }
+}
+
+/// The levels that this machine can run, best first.
+pub fn available() -> impl Iterator<Item = Level> {
+    Level::ALL.into_iter().filter(|l| l.is_available())
+}
+
+/// The level of this process: `PARSIMAX_KERNEL` if it names one that is available, else
+/// the best there is. Read once.
+fn default_level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(|| {
+        let best = available().next().unwrap_or(Level::Portable);
+        let Ok(name) = std::env::var("PARSIMAX_KERNEL") else { return best };
+        available().find(|l| l.name() == name).unwrap_or(best)
+    })
+}
+
+thread_local! {
+    static FORCED: Cell<Option<Level>> = const { Cell::new(None) };
+}
+
+/// The level that kernels called from this thread run at.
+///
+/// A level that was asked for but is not available shows here as the one that runs instead.
+#[must_use]
+pub fn active() -> Level {
+    FORCED.get().unwrap_or_else(default_level)
+}
+
+/// Runs `f` with the kernels of this thread forced to `level`; if it is not available, to
+/// the level that would run anyway. Work that `f` moves to other threads is not affected.
+pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
+    struct Restore(Option<Level>);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            FORCED.set(self.0);
+        }
+    }
+    let _restore = Restore(FORCED.get());
+    if level.is_available() {
+        FORCED.set(Some(level));
+    }
+    f()
+}
+
+/// Calls the entry point of the active level.
+macro_rules! run {
+    ($entry:ident($($arg:expr),*)) => {
+        match active() {
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: a level is active only if it is available, and the lengths were checked.
+            Level::Avx2 => unsafe { instances::avx2::$entry($($arg),*) },
+            // SAFETY: every machine is portable, and the lengths were checked.
+            _ => unsafe { instances::portable::$entry($($arg),*) },
+        }
+    };
+}
+
+/// Probabilities of a block of rows.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Forward`] states.
+pub fn forward(map: Map, mut job: Forward<'_>) {
+    let n = job.status.len() * job.d;
+    assert!(job.z.len() == n && job.out.len() == n, "forward: z and out hold rows · d floats");
+    if let Some(t) = &job.tau {
+        assert!(t.len() == job.status.len(), "forward: one τ a row");
+    }
+    if job.d == 0 {
+        job.status.fill(Status::Empty);
+        if let Some(t) = job.tau {
+            t.fill(0.0);
+        }
+        return;
+    }
+    run!(forward(map, &mut job));
+}
+
+/// Vector–Jacobian products of a block of rows.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Backward`] states.
+pub fn backward(map: Map, mut job: Backward<'_>) {
+    let n = job.out.len();
+    assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
+    if n == 0 {
+        return;
+    }
+    assert!(job.d > 0 && n % job.d == 0, "backward: whole rows");
+    run!(backward(map, &mut job));
+}

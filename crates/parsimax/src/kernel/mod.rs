@@ -1,0 +1,161 @@
+//! SIMD kernels: plain slices of `f32` rows in, slices out.
+//!
+//! The only module with `unsafe` code and the only one that knows processors. Each
+//! algorithm is written once, over the trait of `vector.rs`; the instances (AVX2, AVX-512,
+//! NEON and a portable one) only say how eight floats are added. `dispatch.rs` picks one at
+//! run time.
+//!
+//! Every function takes a block of rows of width `d`, stored one after another, and a
+//! `scale` (`1/γ`) that multiplies the differences `z − max z`. A row's result depends on
+//! that row alone, bit for bit, however rows are grouped into blocks. Nothing is allocated
+//! per row: the caller owns a [`Scratch`] that grows to what was needed.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
+//! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
+//! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
+//! | `softmax.rs` | mappings that need `exp` |
+//! | `backward.rs` | vector–Jacobian products |
+#![allow(unsafe_code)]
+
+mod backward;
+mod dispatch;
+mod expo;
+mod instances;
+mod long;
+mod portable;
+mod profile;
+mod scan;
+mod short;
+mod softmax;
+mod solve;
+mod vector;
+mod write;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+
+#[cfg(test)]
+mod tests;
+
+pub use dispatch::{Level, active, available, backward, forward, with_level};
+
+/// Which mapping a kernel computes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Map {
+    /// `exp(x)/Σ`; τ is the log-sum-exp of `x`.
+    Softmax,
+    /// `[x − τ]₊`.
+    Sparsemax,
+    /// `[x/2 − τ]₊²`.
+    Entmax15,
+}
+
+/// What became of a row.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Status {
+    /// A distribution was written.
+    #[default]
+    Ok,
+    /// Every entry is `−inf`, or there is none: a row of zeros.
+    Empty,
+    /// A NaN or `+inf` was found: the row is filled with NaN.
+    Bad,
+}
+
+impl Status {
+    fn from_flags(bad: bool, empty: bool) -> Status {
+        match (bad, empty) {
+            (true, _) => Status::Bad,
+            (false, true) => Status::Empty,
+            (false, false) => Status::Ok,
+        }
+    }
+
+    /// From a maximum that is NaN when any entry is.
+    fn of_max(max: f32) -> Status {
+        Status::from_flags(max.is_nan() || max == f32::INFINITY, max == f32::NEG_INFINITY)
+    }
+
+    /// What the entries of a row that is not `Ok` become.
+    fn fill(self) -> f32 {
+        if self == Status::Bad { f32::NAN } else { 0.0 }
+    }
+
+    /// τ of a row: meaningless for an empty one (0) and NaN for a bad one.
+    fn tau(self, tau: f64) -> f64 {
+        if self == Status::Ok { tau } else { f64::from(self.fill()) }
+    }
+}
+
+/// Working memory, reused from call to call.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    floats: Vec<f32>,
+    index: Vec<u32>,
+}
+
+impl Scratch {
+    /// An empty one; it grows on first use.
+    #[must_use]
+    pub fn new() -> Scratch {
+        Scratch::default()
+    }
+
+    /// Room for `n` floats.
+    fn floats(&mut self, n: usize) -> *mut f32 {
+        if self.floats.len() < n {
+            self.floats.resize(n, 0.0);
+        }
+        self.floats.as_mut_ptr()
+    }
+
+    /// Room for `n` floats and `n` positions.
+    fn lists(&mut self, n: usize) -> (*mut f32, *mut u32) {
+        if self.index.len() < n {
+            self.index.resize(n, 0);
+        }
+        (self.floats(n), self.index.as_mut_ptr())
+    }
+}
+
+/// A forward pass: `status.len()` rows of width `d`.
+#[derive(Debug)]
+pub struct Forward<'a> {
+    /// Scores, `rows · d`.
+    pub z: &'a [f32],
+    /// Width of a row.
+    pub d: usize,
+    /// `1/γ`, positive and finite.
+    pub scale: f32,
+    /// Probabilities, `rows · d`.
+    pub out: &'a mut [f32],
+    /// τ of each row, if wanted, in the units of the mapping's formula.
+    pub tau: Option<&'a mut [f64]>,
+    /// What became of each row.
+    pub status: &'a mut [Status],
+    /// Working memory.
+    pub scratch: &'a mut Scratch,
+}
+
+/// A vector–Jacobian product from probabilities `p` and an incoming gradient `v`.
+///
+/// The Jacobian is symmetric, so this is the Jacobian–vector product too. Entries outside
+/// the support get exactly 0, whatever `v` holds there; a row of zeros gives zeros.
+#[derive(Debug)]
+pub struct Backward<'a> {
+    /// Probabilities that the forward pass wrote, `rows · d`.
+    pub p: &'a [f32],
+    /// Incoming gradient, `rows · d`.
+    pub v: &'a [f32],
+    /// Width of a row.
+    pub d: usize,
+    /// `1/γ`, positive and finite.
+    pub scale: f32,
+    /// Gradient in the scores, `rows · d`.
+    pub out: &'a mut [f32],
+    /// Working memory.
+    pub scratch: &'a mut Scratch,
+}

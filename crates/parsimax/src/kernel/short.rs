@@ -1,0 +1,186 @@
+//! Thresholded mappings on short rows: `LANES` rows at a time.
+//!
+//! Plainly, for each row: find the maximum, a lower bound on τ, keep the entries above the
+//! bound, solve for τ on them, write `[x − τ]₊^e`. A short row spends its time not on its
+//! entries but on the chains between those steps (horizontal sums, divisions, branches).
+//! So each step is done for `LANES` rows before the next begins, and the scalar part of a
+//! step is done for all of them at once, one row per lane: the lane maxima of the rows are
+//! transposed, bounds are found lane by lane, and so are the thresholds.
+
+use super::profile::Profile;
+use super::scan::{collect, lane_maxima};
+use super::solve::{Frame, cut, excess, solve, solve_lanes};
+use super::vector::{MAX_LANES, Vector};
+use super::write::dense;
+use super::{Forward, Status};
+
+/// Widest row for which whole groups of rows are solved together.
+pub(crate) const SHORT: usize = 1024;
+
+/// A row with more candidates than this is solved on its own, lengthwise.
+const LANE_SLOTS: usize = 64;
+
+/// Lane-wise lower bounds on τ from the transposed lane maxima `t`, by three Newton steps
+/// from `−1` (every iterate from the left is a bound).
+///
+/// # Safety
+/// `t` is readable for `LANES` vectors; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, scale: V) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let zero = V::splat(0.0);
+        let mut tau = V::splat(-1.0);
+        for _ in 0..3 {
+            let (mut f, mut g) = ([zero; 2], [zero; 2]);
+            for j in 0..V::LANES {
+                let u = excess(V::load(t.add(j * V::LANES)), max, scale, tau, zero, zero);
+                let (a, b) = prof.terms(u);
+                f[j % 2] = f[j % 2].add(a);
+                g[j % 2] = g[j % 2].add(b);
+            }
+            tau = tau.add(prof.step(f[0].add(f[1]), g[0].add(g[1])));
+        }
+        tau
+    }
+}
+
+/// Forward pass of a block of short rows.
+///
+/// # Safety
+/// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
+/// the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'_>) {
+    let d = job.d;
+    let scale = prof.inner() * job.scale;
+    // Candidates of one row, its padding, and the transposed block behind all rows.
+    let stride = d.next_multiple_of(V::LANES) + LANE_SLOTS + V::LANES;
+    let buffer = job.scratch.floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
+    let rows = job.status.len();
+    let mut first = 0;
+    while first < rows {
+        let here = (rows - first).min(V::LANES);
+        // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
+        // for `LANES` rows above.
+        unsafe {
+            group::<V, P>(prof, job, scale, first, here, buffer, stride);
+        }
+        first += here;
+    }
+}
+
+/// One group of `here ≤ LANES` rows. Missing rows are lanes that are never active.
+///
+/// # Safety
+/// As [`forward`]; `buffer` is writable for `LANES` rows of `stride` floats and
+/// `LANE_SLOTS + LANES` vectors.
+#[inline(always)]
+unsafe fn group<V: Vector, P: Profile>(
+    prof: P,
+    job: &mut Forward<'_>,
+    scale: f32,
+    first: usize,
+    here: usize,
+    buffer: *mut f32,
+    stride: usize,
+) {
+    // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
+    unsafe {
+        let d = job.d;
+        let z = job.z.as_ptr().add(first * d);
+        let out = job.out.as_mut_ptr().add(first * d);
+        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+
+        // 1. Lane maxima of every row, then rows into lanes.
+        let mut maxima = [0.0f32; MAX_LANES * MAX_LANES];
+        let mut across = [0.0f32; MAX_LANES * MAX_LANES];
+        let mut bad = 0u32;
+        for r in 0..here {
+            let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
+            m[0].max(m[1]).max(m[2].max(m[3])).store(maxima.as_mut_ptr().add(r * V::LANES));
+            bad |= u32::from(nan) << r;
+        }
+        V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
+        let mut max = V::load(across.as_ptr());
+        for j in 1..V::LANES {
+            max = V::load(across.as_ptr().add(j * V::LANES)).max(max);
+        }
+        bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
+        let empty = V::bits(none.ge(max));
+        // A maximum of −inf would turn differences into NaN; with 0 they stay −inf.
+        let max = max.select(max.gt(none), zero);
+
+        // 2. Bounds, lane by lane.
+        let scales = V::splat(scale);
+        let tau0 = lane_bounds::<V, P>(prof, across.as_ptr(), max, scales).sub(V::splat(1e-6));
+        let (mut maxs, mut taus) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
+        max.store(maxs.as_mut_ptr());
+        tau0.store(taus.as_mut_ptr());
+
+        // 3. Candidates, row by row; long lists are solved at once.
+        let mut counts = [0.0f32; MAX_LANES];
+        let mut tau = [0.0f64; MAX_LANES];
+        let mut kept = [0usize; MAX_LANES];
+        let mut slots = 0;
+        for r in 0..here {
+            if (bad | empty) >> r & 1 == 1 {
+                continue;
+            }
+            let frame = Frame { max: maxs[r], scale };
+            let list = buffer.add(r * stride);
+            let n = collect::<V>(z.add(r * d), d, cut(taus[r], frame), list);
+            if n <= LANE_SLOTS {
+                slots = slots.max(n);
+                kept[r] = n;
+                counts[r] = n as f32;
+            } else {
+                tau[r] = solve::<V, P>(prof, list, n, frame, f64::from(taus[r]));
+            }
+        }
+
+        // 4. The short lists, one row per lane.
+        if slots > 0 {
+            let slots = slots.next_multiple_of(V::LANES);
+            let lanes = buffer.add(V::LANES * stride);
+            for r in 0..V::LANES {
+                let mut k = kept[r];
+                while k < slots {
+                    none.store(buffer.add(r * stride + k));
+                    k += V::LANES;
+                }
+            }
+            let mut k = 0;
+            while k < slots {
+                V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
+                k += V::LANES;
+            }
+            let counts = V::load(counts.as_ptr());
+            let (hi, lo) = solve_lanes::<V, P>(prof, lanes, slots, max, scales, tau0, counts);
+            let (mut his, mut los) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
+            hi.store(his.as_mut_ptr());
+            lo.store(los.as_mut_ptr());
+            for r in 0..here {
+                if kept[r] > 0 {
+                    tau[r] = f64::from(his[r]) + f64::from(los[r]);
+                }
+            }
+        }
+
+        // 5. Probabilities.
+        for r in 0..here {
+            let status = Status::from_flags(bad >> r & 1 == 1, empty >> r & 1 == 1);
+            job.status[first + r] = status;
+            if let Some(t) = job.tau.as_deref_mut() {
+                t[first + r] = status.tau(f64::from(scale) * f64::from(maxs[r]) + tau[r]);
+            }
+            if status == Status::Ok {
+                let frame = Frame { max: maxs[r], scale };
+                dense::<V, P>(prof, z.add(r * d), out.add(r * d), d, frame, tau[r]);
+            } else {
+                let row = std::slice::from_raw_parts_mut(out.add(r * d), d);
+                row.fill(status.fill());
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! The small instruction set that every algorithm of this layer is written in.
+//!
+//! An implementation of [`Vector`] is a handful of one-line wrappers around the
+//! intrinsics of one instruction set. The algorithms are generic over it and are
+//! `#[inline(always)]` down from the entry points of `instances.rs`, which carry the
+//! `#[target_feature]` attribute; a function that is not inlined there would be
+//! compiled without those features.
+//!
+//! # Safety contract
+//! Values of a `Vector` type may exist only on a CPU that has its instruction set.
+//! The constructors ([`splat`](Vector::splat), the loads) are therefore `unsafe`;
+//! arithmetic on values that exist already is safe.
+
+/// Most lanes that any instance has; sizes stack buffers.
+pub(crate) const MAX_LANES: usize = 16;
+
+/// A few `f32` lanes that move together.
+///
+/// Comparisons follow IEEE 754 (`gt` and `ge` are false for NaN). `max(a, b)` returns
+/// `b` when either is NaN, as `maxps` does, or the number; callers may rely on neither.
+pub(crate) trait Vector: Copy {
+    /// Number of lanes.
+    const LANES: usize;
+    /// Result of a lane-wise comparison.
+    type Mask: Copy;
+    /// As many `f64` lanes: where long sums are collected.
+    type Wide: Copy;
+
+    /// All lanes equal to `x`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `Self`.
+    unsafe fn splat(x: f32) -> Self;
+    /// Reads `LANES` floats, unaligned.
+    ///
+    /// # Safety
+    /// As `splat`, and `p` is readable for `LANES` floats.
+    unsafe fn load(p: *const f32) -> Self;
+    /// Reads `n ≤ LANES` floats; the other lanes are `fill`.
+    ///
+    /// # Safety
+    /// As `splat`, and `p` is readable for `n` floats.
+    #[inline(always)]
+    unsafe fn load_first(p: *const f32, n: usize, fill: f32) -> Self {
+        let mut buf = [fill; MAX_LANES];
+        // SAFETY: `n ≤ LANES ≤ MAX_LANES` floats are readable at `p`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(p, buf.as_mut_ptr(), n);
+            Self::load(buf.as_ptr())
+        }
+    }
+    /// Writes `LANES` floats, unaligned.
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` floats.
+    unsafe fn store(self, p: *mut f32);
+    /// Writes the first `n ≤ LANES` lanes.
+    ///
+    /// # Safety
+    /// `p` is writable for `n` floats.
+    #[inline(always)]
+    unsafe fn store_first(self, p: *mut f32, n: usize) {
+        let mut buf = [0.0; MAX_LANES];
+        // SAFETY: the buffer holds `LANES` floats and `n ≤ LANES` are writable at `p`.
+        unsafe {
+            self.store(buf.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(buf.as_ptr(), p, n);
+        }
+    }
+
+    /// `self + b`
+    fn add(self, b: Self) -> Self;
+    /// `self − b`
+    fn sub(self, b: Self) -> Self;
+    /// `self · b`
+    fn mul(self, b: Self) -> Self;
+    /// `self / b`
+    fn div(self, b: Self) -> Self;
+    /// `√self`
+    fn sqrt(self) -> Self;
+    /// The larger of the two.
+    fn max(self, b: Self) -> Self;
+    /// The smaller of the two.
+    fn min(self, b: Self) -> Self;
+    /// `self · b + c`, in one rounding where the hardware has it.
+    fn fma(self, b: Self, c: Self) -> Self;
+    /// `c − self · b`
+    fn fnma(self, b: Self, c: Self) -> Self;
+    /// `self · b − c`
+    fn fms(self, b: Self, c: Self) -> Self;
+
+    /// `self > b`
+    fn gt(self, b: Self) -> Self::Mask;
+    /// `self ≥ b`
+    fn ge(self, b: Self) -> Self::Mask;
+    /// Either is NaN.
+    fn unordered(self, b: Self) -> Self::Mask;
+    /// Lanes in `a` or in `b`.
+    fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// Lanes in `a` and in `b`.
+    fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
+    /// One bit a lane, lane 0 lowest.
+    fn bits(m: Self::Mask) -> u32;
+    /// `self` in the lanes of `m`, `other` elsewhere.
+    fn select(self, m: Self::Mask, other: Self) -> Self;
+    /// `self` in the lanes of `m`, `+0` elsewhere.
+    fn keep(self, m: Self::Mask) -> Self;
+    /// Largest lane.
+    fn reduce_max(self) -> f32;
+
+    /// Packs the lanes of `m` to the front, in order, and stores them; returns how many.
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` floats: all of them may be overwritten.
+    unsafe fn compress(self, m: Self::Mask, p: *mut f32) -> usize;
+    /// Stores `base + lane` for the lanes of `m`, packed like [`compress`](Vector::compress).
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` integers, and the CPU has the instruction set.
+    unsafe fn compress_index(m: Self::Mask, base: u32, p: *mut u32);
+    /// Reads `LANES` rows of `LANES` floats, `stride` apart, and writes the transpose
+    /// contiguously.
+    ///
+    /// # Safety
+    /// All those floats are readable and writable, and the CPU has the instruction set.
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, stride: usize, dst: *mut f32) {
+        for i in 0..Self::LANES {
+            for j in 0..Self::LANES {
+                // SAFETY: row `i`, column `j` lie within the block the caller vouches for.
+                unsafe { *dst.add(j * Self::LANES + i) = *src.add(i * stride + j) }
+            }
+        }
+    }
+
+    /// Adds the integer held in `k` (a float in `[-2²², 2²²]` plus `1.5·2²³`, so that its
+    /// low bits are the integer) to the exponent: `self · 2^k`. No overflow handling.
+    fn shift_exponent(self, k: Self) -> Self;
+    /// `(m, e)` with `self = m · 2^e` and `m` in `[√½, √2)`, for positive normal numbers.
+    fn split_exponent(self) -> (Self, Self);
+
+    /// No terms yet.
+    ///
+    /// # Safety
+    /// As `splat`.
+    unsafe fn wide_zero() -> Self::Wide;
+    /// Adds each lane to its `f64` lane.
+    fn wide_add(w: Self::Wide, v: Self) -> Self::Wide;
+    /// Sum of all lanes.
+    fn wide_total(w: Self::Wide) -> f64;
+}

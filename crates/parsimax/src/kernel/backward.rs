@@ -93,7 +93,12 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
 /// # Safety
 /// `p` and `v` are readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f32, d: usize) -> (f64, f64) {
+unsafe fn sums<V: Vector, W: Weight>(
+    weight: W,
+    p: *const f32,
+    v: *const f32,
+    d: usize,
+) -> (f64, f64) {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);

@@ -64,7 +64,9 @@ fn default_level() -> Level {
     static LEVEL: OnceLock<Level> = OnceLock::new();
     *LEVEL.get_or_init(|| {
         let best = available().next().unwrap_or(Level::Portable);
-        let Ok(name) = std::env::var("PARSIMAX_KERNEL") else { return best };
+        let Ok(name) = std::env::var("PARSIMAX_KERNEL") else {
+            return best;
+        };
         available().find(|l| l.name() == name).unwrap_or(best)
     })
 }
@@ -116,7 +118,10 @@ macro_rules! run {
 /// If the slices do not have the lengths that [`Forward`] states.
 pub fn forward(map: Map, mut job: Forward<'_>) {
     let n = job.status.len() * job.d;
-    assert!(job.z.len() == n && job.out.len() == n, "forward: z and out hold rows · d floats");
+    assert!(
+        job.z.len() == n && job.out.len() == n,
+        "forward: z and out hold rows · d floats"
+    );
     if let Some(t) = &job.tau {
         assert!(t.len() == job.status.len(), "forward: one τ a row");
     }
@@ -136,7 +141,10 @@ pub fn forward(map: Map, mut job: Forward<'_>) {
 /// If the slices do not have the lengths that [`Backward`] states.
 pub fn backward(map: Map, mut job: Backward<'_>) {
     let n = job.out.len();
-    assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
+    assert!(
+        job.p.len() == n && job.v.len() == n,
+        "backward: p, v and out are of one length"
+    );
     if n == 0 {
         return;
     }

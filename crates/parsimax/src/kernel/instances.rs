@@ -51,4 +51,8 @@ macro_rules! instance {
 
 instance!(portable, crate::kernel::portable::Portable);
 #[cfg(target_arch = "x86_64")]
-instance!(#[target_feature(enable = "avx2,fma,popcnt")] avx2, crate::kernel::avx2::Avx2);
+instance!(
+    #[target_feature(enable = "avx2,fma,popcnt")]
+    avx2,
+    crate::kernel::avx2::Avx2
+);

@@ -12,8 +12,8 @@
 //! on the row itself.
 
 use super::profile::Profile;
-use super::scan::{collect_indexed, lane_maxima};
-use super::solve::{Frame, bound, cut, solve, sums};
+use super::scan::{TILE, collect_indexed, tile_maxima};
+use super::solve::{Frame, bound, cut, make_ready, solve};
 use super::vector::{MAX_LANES, Vector};
 use super::write::{dense, scattered};
 use super::{Forward, Status};
@@ -56,17 +56,23 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'
                 }
                 Ok(found) => {
                     let frame = found.frame;
-                    let (from, len) = match found.listed {
-                        Some(n) => (list.cast_const(), n),
-                        None => (z, d),
-                    };
-                    let t = solve::<V, P>(prof, from, len, frame, found.tau);
-                    match found.listed {
-                        Some(n) if n < d / 16 => {
-                            scattered::<V, P>(prof, list, index, n, out, d, frame, t);
+                    let t = match found.listed {
+                        Some(n) => {
+                            make_ready::<V>(list, n, frame);
+                            let t = solve::<V, P, true>(prof, list, n, frame, found.tau);
+                            if n < d / 16 {
+                                scattered::<V, P>(prof, list, index, n, out, d, t);
+                            } else {
+                                dense::<V, P>(prof, z, out, d, frame, t);
+                            }
+                            t
                         }
-                        _ => dense::<V, P>(prof, z, out, d, frame, t),
-                    }
+                        None => {
+                            let t = solve::<V, P, false>(prof, z, d, frame, found.tau);
+                            dense::<V, P>(prof, z, out, d, frame, t);
+                            t
+                        }
+                    };
                     tau = f64::from(scale) * f64::from(frame.max) + t;
                     Status::Ok
                 }
@@ -95,73 +101,131 @@ unsafe fn scan<V: Vector, P: Profile>(
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list never outgrows what was read.
     unsafe {
-        let none = V::splat(f32::NEG_INFINITY);
-        let mut frame = Frame { max: f32::NEG_INFINITY, scale };
-        let mut maxima = [none; 4];
-        let (mut tau, mut limit) = (-1.0f64, f32::NEG_INFINITY);
-        let (mut n, mut crowded, mut sparse) = (0usize, CROWDED, true);
+        let mut frame = Frame {
+            max: f32::NEG_INFINITY,
+            scale,
+        };
+        let mut limit = f32::NEG_INFINITY;
+        if d > CHUNK {
+            limit = first_limit::<V, P>(prof, z, d, scale);
+        }
+        let mut tiles = [0.0f32; CHUNK / TILE * MAX_LANES];
+        let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
         let mut start = 0;
         while start < d {
             let len = (d - start).min(CHUNK);
             let chunk = z.add(start);
-            let (m, nan) = lane_maxima::<V>(chunk, len);
-            let top = m[0].max(m[1]).max(m[2].max(m[3])).reduce_max();
+            let (m, nan) = tile_maxima::<V>(chunk, len, tiles.as_mut_ptr());
+            let top = m.reduce_max();
             if nan || top == f32::INFINITY {
                 return Err(Status::Bad);
             }
             if top > limit {
+                let many = len.div_ceil(TILE) * V::LANES;
                 if top > frame.max {
                     // A new maximum moves the frame, and with it the bound.
                     frame.max = top;
-                    let mut best = [0.0f32; 4 * MAX_LANES];
-                    for k in 0..4 {
-                        maxima[k] = m[k].max(maxima[k]);
-                        maxima[k].store(best.as_mut_ptr().add(k * V::LANES));
-                    }
-                    tau = bound::<V, P>(prof, best.as_ptr(), 4 * V::LANES, frame) - 1e-6;
-                    // Rounding aside, the limit never falls; keep what was gained before.
+                    let mut best = [0.0f32; MAX_LANES];
+                    m.store(best.as_mut_ptr());
+                    tau = bound::<V, P>(prof, best.as_ptr(), V::LANES, frame, -1.0, 4) - 1e-6;
                     limit = limit.max(cut(tau as f32, frame));
                 }
                 if sparse {
-                    let at = start as u32;
-                    n += collect_indexed::<V>(chunk, len, limit, at, list.add(n), index.add(n));
-                    if n > crowded {
-                        for _ in 0..2 {
-                            let (f, g) = sums::<V, P>(prof, list, n, frame, tau);
-                            tau += prof.step_wide(f, g);
+                    // Many tiles that reach above the limit: their maxima are a larger
+                    // subset, and bring a better bound.
+                    if above::<V>(tiles.as_ptr(), many, limit) > 8 * V::LANES {
+                        let t = bound::<V, P>(prof, tiles.as_ptr(), many, frame, tau, 4) - 1e-6;
+                        if t > tau {
+                            tau = t;
+                            limit = limit.max(cut(t as f32, frame));
                         }
-                        tau -= 1e-6;
-                        limit = limit.max(cut(tau as f32, frame));
-                        n = prune(list, index, n, limit);
-                        sparse = n <= (start + len) / 4;
-                        crowded = CROWDED + 2 * n;
+                    }
+                    let limits = V::splat(limit);
+                    let mut t = 0;
+                    while t * TILE < len {
+                        if V::bits(V::load(tiles.as_ptr().add(t * V::LANES)).gt(limits)) != 0 {
+                            let (at, rest) = (t * TILE, (len - t * TILE).min(TILE));
+                            n += collect_indexed::<V>(
+                                chunk.add(at),
+                                rest,
+                                limit,
+                                (start + at) as u32,
+                                list.add(n),
+                                index.add(n),
+                            );
+                            if n > CROWDED && n > (start + at) / 2 {
+                                sparse = false;
+                                break;
+                            }
+                        }
+                        t += 1;
                     }
                 }
             }
             start += len;
         }
         if frame.max == f32::NEG_INFINITY {
+            // Every entry is −inf, or the limit of the sample hid the chunks: it cannot,
+            // since the sample's maximum is above its own limit.
             return Err(Status::Empty);
         }
-        Ok(Found { frame, tau, listed: sparse.then_some(n) })
+        Ok(Found {
+            frame,
+            tau,
+            listed: sparse.then_some(n),
+        })
     }
 }
 
-/// Drops the listed entries that are not above `limit`; returns how many stay.
+/// A limit to begin with, from vectors spread over the row, so that a row in ascending
+/// order does not list every chunk in turn. `−inf` if the sample has nothing to say.
 ///
 /// # Safety
-/// `list` and `index` are readable and writable for `n` elements.
+/// `z` is readable for `d > CHUNK` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn prune(list: *mut f32, index: *mut u32, n: usize, limit: f32) -> usize {
-    let mut kept = 0;
-    for k in 0..n {
-        // SAFETY: `kept ≤ k < n`.
-        unsafe {
-            let (v, i) = (*list.add(k), *index.add(k));
-            *list.add(kept) = v;
-            *index.add(kept) = i;
-            kept += usize::from(v > limit);
+unsafe fn first_limit<V: Vector, P: Profile>(prof: P, z: *const f32, d: usize, scale: f32) -> f32 {
+    const SAMPLES: usize = 32;
+    // SAFETY: the last vector read ends at `d`.
+    unsafe {
+        let mut sample = [0.0f32; SAMPLES * MAX_LANES];
+        let mut m = V::splat(f32::NEG_INFINITY);
+        for k in 0..SAMPLES {
+            let v = V::load(z.add((d - V::LANES) / (SAMPLES - 1) * k));
+            m = v.max(m);
+            v.store(sample.as_mut_ptr().add(k * V::LANES));
+        }
+        V::load(z.add(d - V::LANES)).store(sample.as_mut_ptr());
+        m = V::load(sample.as_ptr()).max(m);
+        let max = m.reduce_max();
+        if !max.is_finite() {
+            return f32::NEG_INFINITY;
+        }
+        let frame = Frame { max, scale };
+        let tau = bound::<V, P>(prof, sample.as_ptr(), SAMPLES * V::LANES, frame, -1.0, 4);
+        let limit = cut(tau as f32, frame);
+        // A NaN in the sample makes the limit NaN; the row is bad and the scan will say so.
+        if limit.is_nan() {
+            f32::NEG_INFINITY
+        } else {
+            limit
         }
     }
-    kept
+}
+
+/// How many of `n` floats (whole vectors) are above `limit`.
+///
+/// # Safety
+/// `p` is readable for `n` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn above<V: Vector>(p: *const f32, n: usize, limit: f32) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let limit = V::splat(limit);
+        let (mut i, mut count) = (0, 0);
+        while i < n {
+            count += V::bits(V::load(p.add(i)).gt(limit)).count_ones() as usize;
+            i += V::LANES;
+        }
+        count
+    }
 }

@@ -104,6 +104,9 @@ pub(crate) struct Entmax15;
 /// of at most `n s² / 2`; below this it is rounding noise.
 const CURVED: f32 = 1e-7;
 
+/// A step as short as the spacing of the f32 at which residuals are taken.
+const GRAIN: f32 = 1.2e-7;
+
 impl Profile for Entmax15 {
     #[inline(always)]
     fn inner(&self) -> f32 {
@@ -125,11 +128,12 @@ impl Profile for Entmax15 {
     #[inline(always)]
     unsafe fn unsettled<V: Vector>(&self, _: (V, V), _: V, step: V, n: V) -> V::Mask {
         // SAFETY: the caller vouches for the instruction set.
-        n.mul(step).mul(step).gt(unsafe { V::splat(CURVED) })
+        let (curved, grain) = unsafe { (V::splat(CURVED), V::splat(GRAIN)) };
+        V::and(n.mul(step).mul(step).gt(curved), step.gt(grain))
     }
     #[inline(always)]
     fn unsettled_wide(&self, _: (f64, f64), _: f64, step: f64, n: f64) -> bool {
-        n * step * step > f64::from(CURVED)
+        n * step * step > f64::from(CURVED) && step > f64::from(GRAIN)
     }
     #[inline(always)]
     unsafe fn prob<V: Vector>(&self, u: V) -> V {

@@ -2,17 +2,17 @@
 
 use super::vector::Vector;
 
-/// Lane maxima of a row in four vectors, and whether it holds a NaN.
+/// Lane maxima of a row, and whether it holds a NaN.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn lane_maxima<V: Vector>(z: *const f32, d: usize) -> ([V; 4], bool) {
+pub(crate) unsafe fn lane_maxima<V: Vector>(z: *const f32, d: usize) -> (V, bool) {
     // SAFETY: every load stays within `d` floats.
     unsafe {
         let none = V::splat(f32::NEG_INFINITY);
         let mut m = [none; 4];
-        let mut nan = V::or(none.unordered(none), none.unordered(none));
+        let mut nan = none.unordered(none);
         let mut i = 0;
         while i + 4 * V::LANES <= d {
             let v: [V; 4] = [
@@ -34,7 +34,7 @@ pub(crate) unsafe fn lane_maxima<V: Vector>(z: *const f32, d: usize) -> ([V; 4],
             nan = V::or(nan, v.unordered(v));
             i += n;
         }
-        (m, V::bits(nan) != 0)
+        (m[0].max(m[1]).max(m[2].max(m[3])), V::bits(nan) != 0)
     }
 }
 
@@ -46,24 +46,90 @@ pub(crate) unsafe fn lane_maxima<V: Vector>(z: *const f32, d: usize) -> ([V; 4],
 pub(crate) unsafe fn row_max<V: Vector>(z: *const f32, d: usize) -> f32 {
     // SAFETY: as the caller vouches.
     let (m, nan) = unsafe { lane_maxima::<V>(z, d) };
-    if nan {
-        return f32::NAN;
-    }
-    m[0].max(m[1]).max(m[2].max(m[3])).reduce_max()
+    if nan { f32::NAN } else { m.reduce_max() }
 }
 
-/// Appends the entries above `cut` to `out`; returns how many.
+/// Entries in a tile, the unit in which long rows are looked at.
+pub(crate) const TILE: usize = 128;
+
+/// Lane maxima of every tile of a chunk, stored one vector a tile; the lane maxima of the
+/// whole; whether there is a NaN.
 ///
 /// # Safety
-/// `z` is readable for `d` floats and `out` writable for `d + LANES`; the CPU has the
-/// instruction set of `V`.
+/// `z` is readable for `len` floats and `tiles` writable for a vector per (begun) tile; the
+/// CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn tile_maxima<V: Vector>(
+    z: *const f32,
+    len: usize,
+    tiles: *mut f32,
+) -> (V, bool) {
+    // SAFETY: every load stays within `len` floats.
+    unsafe {
+        let none = V::splat(f32::NEG_INFINITY);
+        let (mut all, mut nan) = (none, none.unordered(none));
+        let (mut i, mut t) = (0, 0);
+        while i + TILE <= len {
+            let mut m = [none; 2];
+            let mut k = 0;
+            while k < TILE {
+                let a = V::load(z.add(i + k));
+                let b = V::load(z.add(i + k + V::LANES));
+                m[0] = a.max(m[0]);
+                m[1] = b.max(m[1]);
+                nan = V::or(nan, a.unordered(b));
+                k += 2 * V::LANES;
+            }
+            let m = m[0].max(m[1]);
+            m.store(tiles.add(t * V::LANES));
+            all = m.max(all);
+            t += 1;
+            i += TILE;
+        }
+        let mut bad = V::bits(nan) != 0;
+        if i < len {
+            let (m, nan) = lane_maxima::<V>(z.add(i), len - i);
+            m.store(tiles.add(t * V::LANES));
+            all = m.max(all);
+            bad |= nan;
+        }
+        (all, bad)
+    }
+}
+
+/// Puts the entries above `cut` at `out`; returns how many.
+///
+/// Plainly: compress every vector. In a row of some width most vectors hold no candidate,
+/// and compressing costs three times as much as copying, so whole vectors are kept first
+/// (stored always, advanced past only if a lane counts: no branch to guess), and the few
+/// that stay are compressed in place.
+///
+/// # Safety
+/// `z` is readable for `d` floats and `out` writable for `d + LANES` rounded up to whole
+/// vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn collect<V: Vector>(z: *const f32, d: usize, cut: f32, out: *mut f32) -> usize {
-    // SAFETY: at most `i` entries were kept before entry `i`, so a store ends at most
-    // `LANES` past `d`.
+    // SAFETY: what is kept never outgrows what was read, so a store ends at most one vector
+    // past `d`; compressing in place writes at or before the vector just read.
     unsafe {
         let cut = V::splat(cut);
         let (mut i, mut n) = (0, 0);
+        if d >= 16 * V::LANES {
+            while i + V::LANES <= d {
+                let v = V::load(z.add(i));
+                v.store(out.add(n));
+                n += V::LANES * usize::from(V::bits(v.gt(cut)) != 0);
+                i += V::LANES;
+            }
+            let whole = n;
+            (n, i) = (0, d - d % V::LANES);
+            let mut k = 0;
+            while k < whole {
+                let v = V::load(out.add(k));
+                n += v.compress(v.gt(cut), out.add(n));
+                k += V::LANES;
+            }
+        }
         while i + V::LANES <= d {
             let v = V::load(z.add(i));
             n += v.compress(v.gt(cut), out.add(n));
@@ -77,8 +143,8 @@ pub(crate) unsafe fn collect<V: Vector>(z: *const f32, d: usize, cut: f32, out: 
     }
 }
 
-/// As [`collect`], for rows in which candidates are rare: looks at four vectors at once,
-/// and also records where each entry stands (`base` is the position of `z[0]`).
+/// As [`collect`], and records where each entry stands: `index` gets `base` plus the
+/// position in `z`.
 ///
 /// # Safety
 /// As [`collect`], with `index` writable as `out` is.

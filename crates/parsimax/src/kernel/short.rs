@@ -9,7 +9,7 @@
 
 use super::profile::Profile;
 use super::scan::{collect, lane_maxima};
-use super::solve::{Frame, cut, excess, solve, solve_lanes};
+use super::solve::{Frame, make_ready, solve, solve_lanes};
 use super::vector::{MAX_LANES, Vector};
 use super::write::dense;
 use super::{Forward, Status};
@@ -34,8 +34,8 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
         for _ in 0..3 {
             let (mut f, mut g) = ([zero; 2], [zero; 2]);
             for j in 0..V::LANES {
-                let u = excess(V::load(t.add(j * V::LANES)), max, scale, tau, zero, zero);
-                let (a, b) = prof.terms(u);
+                let x = V::load(t.add(j * V::LANES)).sub(max).mul(scale);
+                let (a, b) = prof.terms(x.sub(tau).max(zero));
                 f[j % 2] = f[j % 2].add(a);
                 g[j % 2] = g[j % 2].add(b);
             }
@@ -54,15 +54,17 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
 pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'_>) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
-    // Candidates of one row, its padding, and the transposed block behind all rows.
+    // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + LANE_SLOTS + V::LANES;
-    let buffer = job.scratch.floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
+    let buffer = job
+        .scratch
+        .floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
     let rows = job.status.len();
     let mut first = 0;
     while first < rows {
         let here = (rows - first).min(V::LANES);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
-        // for `LANES` rows above.
+        // above.
         unsafe {
             group::<V, P>(prof, job, scale, first, here, buffer, stride);
         }
@@ -98,7 +100,7 @@ unsafe fn group<V: Vector, P: Profile>(
         let mut bad = 0u32;
         for r in 0..here {
             let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
-            m[0].max(m[1]).max(m[2].max(m[3])).store(maxima.as_mut_ptr().add(r * V::LANES));
+            m.store(maxima.as_mut_ptr().add(r * V::LANES));
             bad |= u32::from(nan) << r;
         }
         V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
@@ -117,35 +119,42 @@ unsafe fn group<V: Vector, P: Profile>(
         let (mut maxs, mut taus) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
         max.store(maxs.as_mut_ptr());
         tau0.store(taus.as_mut_ptr());
+        let depth = tau0.sub(V::splat(1e-6)).div(scales);
+        let room = max.max(zero.sub(max)).sub(depth).mul(V::splat(2.4e-7));
+        let mut cuts = [0.0f32; MAX_LANES];
+        max.add(depth).sub(room).store(cuts.as_mut_ptr());
 
         // 3. Candidates, row by row; long lists are solved at once.
         let mut counts = [0.0f32; MAX_LANES];
-        let mut tau = [0.0f64; MAX_LANES];
         let mut kept = [0usize; MAX_LANES];
+        let mut tau = [0.0f64; MAX_LANES];
         let mut slots = 0;
         for r in 0..here {
             if (bad | empty) >> r & 1 == 1 {
                 continue;
             }
-            let frame = Frame { max: maxs[r], scale };
             let list = buffer.add(r * stride);
-            let n = collect::<V>(z.add(r * d), d, cut(taus[r], frame), list);
+            let n = collect::<V>(z.add(r * d), d, cuts[r], list);
             if n <= LANE_SLOTS {
                 slots = slots.max(n);
                 kept[r] = n;
                 counts[r] = n as f32;
             } else {
-                tau[r] = solve::<V, P>(prof, list, n, frame, f64::from(taus[r]));
+                let frame = Frame {
+                    max: maxs[r],
+                    scale,
+                };
+                make_ready::<V>(list, n, frame);
+                tau[r] = solve::<V, P, true>(prof, list, n, frame, f64::from(taus[r]));
             }
         }
 
         // 4. The short lists, one row per lane.
         if slots > 0 {
-            let slots = slots.next_multiple_of(V::LANES);
             let lanes = buffer.add(V::LANES * stride);
             for r in 0..V::LANES {
                 let mut k = kept[r];
-                while k < slots {
+                while k < slots.next_multiple_of(V::LANES) {
                     none.store(buffer.add(r * stride + k));
                     k += V::LANES;
                 }
@@ -155,13 +164,18 @@ unsafe fn group<V: Vector, P: Profile>(
                 V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
                 k += V::LANES;
             }
-            let counts = V::load(counts.as_ptr());
-            let (hi, lo) = solve_lanes::<V, P>(prof, lanes, slots, max, scales, tau0, counts);
+            let slots = slots.next_multiple_of(4);
+            for k in 0..slots {
+                let x = V::load(lanes.add(k * V::LANES)).sub(max).mul(scales);
+                x.store(lanes.add(k * V::LANES));
+            }
+            let terms = V::load(counts.as_ptr());
+            let (hi, lo) = solve_lanes::<V, P>(prof, lanes, slots, tau0, terms);
             let (mut his, mut los) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
             hi.store(his.as_mut_ptr());
             lo.store(los.as_mut_ptr());
             for r in 0..here {
-                if kept[r] > 0 {
+                if counts[r] > 0.0 {
                     tau[r] = f64::from(his[r]) + f64::from(los[r]);
                 }
             }
@@ -175,7 +189,10 @@ unsafe fn group<V: Vector, P: Profile>(
                 t[first + r] = status.tau(f64::from(scale) * f64::from(maxs[r]) + tau[r]);
             }
             if status == Status::Ok {
-                let frame = Frame { max: maxs[r], scale };
+                let frame = Frame {
+                    max: maxs[r],
+                    scale,
+                };
                 dense::<V, P>(prof, z.add(r * d), out.add(r * d), d, frame, tau[r]);
             } else {
                 let row = std::slice::from_raw_parts_mut(out.add(r * d), d);

@@ -100,7 +100,9 @@ pub(crate) unsafe fn rescale<V: Vector>(out: *mut f32, d: usize, by: f32) {
             i += V::LANES;
         }
         if i < d {
-            V::load_first(out.add(i), d - i, 0.0).mul(by).store_first(out.add(i), d - i);
+            V::load_first(out.add(i), d - i, 0.0)
+                .mul(by)
+                .store_first(out.add(i), d - i);
         }
     }
 }

@@ -3,17 +3,26 @@
 //! Plainly: start left of the root and repeat `τ += step(Σ f(u), Σ g(u))` with
 //! `u = [x − τ]₊` until nothing changes (see `profile.rs` for why that is fast).
 //!
-//! What is done about rounding: `x = (z − max)·scale` enters through one fused
-//! multiply-add and τ is kept as two floats, so `u` has a relative error of one or two
-//! ulp however small it is against τ. A million entries that share a small mass beside
-//! one large entry then still sum to what they should. Sums run in f32 for at most
-//! [`BLOCK`] terms a lane and are collected in f64.
+//! What is done about rounding. The root is found for `x = (z − max)·scale` as rounded to
+//! f32, and every pass rounds it alike. The residual is taken at a τ that is an f32, rounded
+//! down so that it stays left of the root; the last step is added in f64 and the output is
+//! computed with τ in two floats ([`split`]). `x − τ` is exact when it is small against τ,
+//! so every `u` has a relative error of an ulp or two, and a million entries that share a
+//! small mass beside one large entry still sum to what they should. Sums run in f32 for at
+//! most [`BLOCK`] terms a lane and are collected in f64.
+//!
+//! What is done about time: a long list is first solved on every eighth vector of it, for
+//! an eighth of the mass. From that guess, on whichever side of the root it lies, one
+//! Newton step over all entries lands left of the root and close to it.
 
 use super::profile::{Profile, STEPS};
 use super::vector::Vector;
 
 /// Terms that a lane adds in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
+
+/// Lists at least this long are sampled first.
+const SAMPLED: usize = 256;
 
 /// The frame in which entries are measured: `x = (z − max)·scale`.
 #[derive(Clone, Copy)]
@@ -29,10 +38,35 @@ pub(crate) fn split(tau: f64) -> (f32, f32) {
     (hi, (tau - f64::from(hi)) as f32)
 }
 
-/// `[ (z − max)·scale − τ ]₊` with τ in two parts.
+/// The largest f32 that is not above `tau`.
 #[inline(always)]
-pub(crate) fn excess<V: Vector>(z: V, max: V, scale: V, hi: V, lo: V, zero: V) -> V {
-    z.sub(max).fms(scale, hi).sub(lo).max(zero)
+fn floor32(tau: f64) -> f32 {
+    let t = tau as f32;
+    if f64::from(t) > tau { t.next_down() } else { t }
+}
+
+/// `(z − max)·scale`, or `z` itself when the list holds such differences already.
+#[inline(always)]
+fn measure<V: Vector, const READY: bool>(z: V, max: V, scale: V) -> V {
+    if READY { z } else { z.sub(max).mul(scale) }
+}
+
+/// Replaces the scores of a list, in place, by `x = (z − max)·scale`.
+///
+/// # Safety
+/// `list` is readable and writable for `len` floats rounded up to whole vectors; the CPU has
+/// the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn make_ready<V: Vector>(list: *mut f32, len: usize, frame: Frame) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
+        let mut i = 0;
+        while i < len {
+            V::load(list.add(i)).sub(max).mul(scale).store(list.add(i));
+            i += V::LANES;
+        }
+    }
 }
 
 /// `Σ f(u)` and `Σ g(u)` over `len` entries.
@@ -40,17 +74,16 @@ pub(crate) fn excess<V: Vector>(z: V, max: V, scale: V, hi: V, lo: V, zero: V) -
 /// # Safety
 /// `z` is readable for `len` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn sums<V: Vector, P: Profile>(
+pub(crate) unsafe fn sums<V: Vector, P: Profile, const READY: bool>(
     prof: P,
     z: *const f32,
     len: usize,
     frame: Frame,
-    tau: f64,
+    tau: f32,
 ) -> (f64, f64) {
     // SAFETY: every load stays within `len` floats; the caller vouches for the rest.
     unsafe {
-        let (hi, lo) = split(tau);
-        let (hi, lo, zero) = (V::splat(hi), V::splat(lo), V::splat(0.0));
+        let (tau, zero) = (V::splat(tau), V::splat(0.0));
         let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
         let (mut wf, mut wg) = (V::wide_zero(), V::wide_zero());
         let mut i = 0;
@@ -59,8 +92,8 @@ pub(crate) unsafe fn sums<V: Vector, P: Profile>(
             let end = len.min(i + 4 * V::LANES * BLOCK);
             while i + 4 * V::LANES <= end {
                 for k in 0..4 {
-                    let v = V::load(z.add(i + k * V::LANES));
-                    let (a, b) = prof.terms(excess(v, max, scale, hi, lo, zero));
+                    let x = measure::<V, READY>(V::load(z.add(i + k * V::LANES)), max, scale);
+                    let (a, b) = prof.terms(x.sub(tau).max(zero));
                     f[k] = f[k].add(a);
                     g[k] = g[k].add(b);
                 }
@@ -72,7 +105,8 @@ pub(crate) unsafe fn sums<V: Vector, P: Profile>(
         while i < len {
             let n = (len - i).min(V::LANES);
             let v = V::load_first(z.add(i), n, f32::NEG_INFINITY);
-            let (a, b) = prof.terms(excess(v, max, scale, hi, lo, zero));
+            let x = measure::<V, READY>(v, max, scale);
+            let (a, b) = prof.terms(x.sub(tau).max(zero));
             wf = V::wide_add(wf, a);
             wg = V::wide_add(wg, b);
             i += n;
@@ -86,29 +120,89 @@ pub(crate) unsafe fn sums<V: Vector, P: Profile>(
 /// # Safety
 /// As [`sums`].
 #[inline(always)]
-pub(crate) unsafe fn solve<V: Vector, P: Profile>(
+pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
     prof: P,
     z: *const f32,
     len: usize,
     frame: Frame,
     start: f64,
 ) -> f64 {
-    let (mut tau, mut before) = (start, f64::INFINITY);
-    for _ in 0..STEPS {
-        // SAFETY: as the caller vouches.
-        let (f, g) = unsafe { sums::<V, P>(prof, z, len, frame, tau) };
-        let step = prof.step_wide(f, g);
-        tau += step;
-        if !prof.unsettled_wide((f, g), before, step, len as f64) {
-            break;
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let mut tau = start;
+        if len >= SAMPLED {
+            let guess = sampled::<V, P, READY>(prof, z, len, frame, start as f32);
+            if guess > start as f32 {
+                let (f, g) = sums::<V, P, READY>(prof, z, len, frame, guess);
+                // Far right of the root the step may fall behind what was known before.
+                if g > 0.0 {
+                    tau = start.max(f64::from(guess) + prof.step_wide(f, g));
+                }
+            }
         }
-        before = g;
+        let mut before = f64::INFINITY;
+        for _ in 0..STEPS {
+            let from = floor32(tau);
+            let (f, g) = sums::<V, P, READY>(prof, z, len, frame, from);
+            let step = prof.step_wide(f, g);
+            tau = f64::from(from) + step;
+            if !prof.unsettled_wide((f, g), before, step, len as f64) {
+                break;
+            }
+            before = g;
+        }
+        tau
     }
-    tau
+}
+
+/// A guess at τ: the root for every eighth vector of the list and as small a share of the
+/// mass. Not a bound: the sample may be lucky or unlucky.
+///
+/// # Safety
+/// As [`sums`], with at least eight vectors.
+#[inline(always)]
+unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
+    prof: P,
+    z: *const f32,
+    len: usize,
+    frame: Frame,
+    start: f32,
+) -> f32 {
+    // SAFETY: every load stays within `len` floats.
+    unsafe {
+        let (max, scale, zero) = (V::splat(frame.max), V::splat(frame.scale), V::splat(0.0));
+        let vectors = len / (8 * V::LANES);
+        let share = len as f64 / (vectors * V::LANES) as f64;
+        let mut tau = start;
+        for _ in 0..8 {
+            let at = V::splat(tau);
+            let (mut wf, mut wg) = (V::wide_zero(), V::wide_zero());
+            let mut i = 0;
+            while i < vectors {
+                let (mut f, mut g) = (zero, zero);
+                let end = vectors.min(i + BLOCK);
+                while i < end {
+                    let x = measure::<V, READY>(V::load(z.add(8 * i * V::LANES)), max, scale);
+                    let (a, b) = prof.terms(x.sub(at).max(zero));
+                    f = f.add(a);
+                    g = g.add(b);
+                    i += 1;
+                }
+                wf = V::wide_add(wf, f);
+                wg = V::wide_add(wg, g);
+            }
+            let (f, g) = (V::wide_total(wf) * share, V::wide_total(wg) * share);
+            if g <= 0.0 || f <= 1.001 {
+                break;
+            }
+            tau += prof.step_wide(f, g) as f32;
+        }
+        tau
+    }
 }
 
 /// A lower bound on τ from a few entries of the row: τ of a subset is not right of τ of
-/// all, and neither is any Newton iterate. Four steps take most of the way.
+/// all, and neither is any Newton iterate from the left.
 ///
 /// # Safety
 /// As [`sums`].
@@ -118,12 +212,17 @@ pub(crate) unsafe fn bound<V: Vector, P: Profile>(
     z: *const f32,
     len: usize,
     frame: Frame,
+    start: f64,
+    steps: usize,
 ) -> f64 {
-    let mut tau = -1.0;
-    for _ in 0..4 {
+    let mut tau = start;
+    for _ in 0..steps {
         // SAFETY: as the caller vouches.
-        let (f, g) = unsafe { sums::<V, P>(prof, z, len, frame, tau) };
+        let (f, g) = unsafe { sums::<V, P, false>(prof, z, len, frame, tau as f32) };
         tau += prof.step_wide(f, g);
+        if f < 1.01 {
+            break;
+        }
     }
     tau
 }
@@ -136,11 +235,12 @@ pub(crate) fn cut(tau: f32, frame: Frame) -> f32 {
     frame.max + depth - (frame.max.abs() + depth.abs()) * 2.4e-7
 }
 
-/// τ of `LANES` rows at once, one row per lane.
+/// τ of `LANES` rows at once, one row per lane, as two floats to be added.
 ///
-/// Slot `k` of `c` holds entry `k` of every row; short rows are padded with `−inf`, which
-/// adds exactly nothing, and a lane that has settled keeps its τ: a row's result does not
-/// depend on its neighbours.
+/// Slot `k` of `c` holds `x` of entry `k` of every row; short rows are padded with `−inf`,
+/// which adds exactly nothing, and a lane that has settled keeps its τ: a row's result does
+/// not depend on its neighbours. (τ is rounded to the nearest f32 here: with the few entries
+/// of a lane, what that can hide from the sum is below its tolerance.)
 ///
 /// # Safety
 /// `c` is readable for `slots · LANES` floats, `slots` is a multiple of 4, and the CPU has
@@ -150,24 +250,23 @@ pub(crate) unsafe fn solve_lanes<V: Vector, P: Profile>(
     prof: P,
     c: *const f32,
     slots: usize,
-    max: V,
-    scale: V,
     start: V,
     counts: V,
 ) -> (V, V) {
     // SAFETY: every load stays within `slots` vectors.
     unsafe {
         let zero = V::splat(0.0);
-        let (mut hi, mut lo) = (start, zero);
+        let (mut tau, mut step) = (start, zero);
         let mut before = V::splat(f32::INFINITY);
         let mut active = counts.gt(zero);
         for _ in 0..STEPS {
+            tau = tau.add(step.keep(active));
             let (mut f, mut g) = ([zero; 4], [zero; 4]);
             let mut i = 0;
             while i < slots {
                 for k in 0..4 {
-                    let v = V::load(c.add((i + k) * V::LANES));
-                    let (a, b) = prof.terms(excess(v, max, scale, hi, lo, zero));
+                    let x = V::load(c.add((i + k) * V::LANES));
+                    let (a, b) = prof.terms(x.sub(tau).max(zero));
                     f[k] = f[k].add(a);
                     g[k] = g[k].add(b);
                 }
@@ -175,19 +274,13 @@ pub(crate) unsafe fn solve_lanes<V: Vector, P: Profile>(
             }
             let f = f[0].add(f[1]).add(f[2].add(f[3]));
             let g = g[0].add(g[1]).add(g[2].add(g[3]));
-            let step = prof.step(f, g).keep(active);
-            // hi + lo + step without loss: Knuth's two-sum, then renormalise.
-            let s = hi.add(step);
-            let t = s.sub(hi);
-            let e = hi.sub(s.sub(t)).add(step.sub(t)).add(lo);
-            hi = s.add(e);
-            lo = e.sub(hi.sub(s));
+            step = prof.step(f, g).select(active, step);
             active = V::and(active, prof.unsettled((f, g), before, step, counts));
             if V::bits(active) == 0 {
                 break;
             }
             before = g;
         }
-        (hi, lo)
+        (tau, step)
     }
 }

@@ -118,6 +118,9 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` integers, and the CPU has the instruction set.
     unsafe fn compress_index(m: Self::Mask, base: u32, p: *mut u32);
+    /// Asks for the cache line at `p`, which need not be readable.
+    #[inline(always)]
+    fn prefetch(_p: *const f32) {}
     /// Reads `LANES` rows of `LANES` floats, `stride` apart, and writes the transpose
     /// contiguously.
     ///

@@ -1,8 +1,14 @@
 //! Writing a row of probabilities once τ is known.
 
 use super::profile::Profile;
-use super::solve::{Frame, excess, split};
+use super::solve::{Frame, split};
 use super::vector::Vector;
+
+/// `[x − τ]₊` with τ in two parts.
+#[inline(always)]
+fn excess<V: Vector>(x: V, hi: V, lo: V, zero: V) -> V {
+    x.sub(hi).sub(lo).max(zero)
+}
 
 /// `p = [x − τ]₊^e` for every entry, in one pass.
 ///
@@ -28,24 +34,24 @@ pub(crate) unsafe fn dense<V: Vector, P: Profile>(
         let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
         let mut i = 0;
         while i + V::LANES <= d {
-            let v = V::load(z.add(i));
-            prof.prob(excess(v, max, scale, hi, lo, zero)).store(out.add(i));
+            let x = V::load(z.add(i)).sub(max).mul(scale);
+            prof.prob(excess(x, hi, lo, zero)).store(out.add(i));
             i += V::LANES;
         }
         if i < d {
             if d >= V::LANES {
-                let v = V::load(z.add(d - V::LANES));
-                let p = prof.prob(excess(v, max, scale, hi, lo, zero));
-                p.store(out.add(d - V::LANES));
+                let x = V::load(z.add(d - V::LANES)).sub(max).mul(scale);
+                prof.prob(excess(x, hi, lo, zero))
+                    .store(out.add(d - V::LANES));
             } else {
-                let v = V::load_first(z, d, f32::NEG_INFINITY);
-                prof.prob(excess(v, max, scale, hi, lo, zero)).store_first(out, d);
+                let x = V::load_first(z, d, f32::NEG_INFINITY).sub(max).mul(scale);
+                prof.prob(excess(x, hi, lo, zero)).store_first(out, d);
             }
         }
     }
 }
 
-/// `p` for the `n` candidates (in place), then scattered into a row of zeros.
+/// `p` for the `n` candidates `x` (in place), then scattered into a row of zeros.
 ///
 /// # Safety
 /// `c` is readable and writable for `n` floats rounded up to whole vectors, every
@@ -59,19 +65,17 @@ pub(crate) unsafe fn scattered<V: Vector, P: Profile>(
     n: usize,
     out: *mut f32,
     d: usize,
-    frame: Frame,
     tau: f64,
 ) {
     // SAFETY: as the caller vouches.
     unsafe {
         let (hi, lo) = split(tau);
         let (hi, lo, zero) = (V::splat(hi), V::splat(lo), V::splat(0.0));
-        let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
         std::ptr::write_bytes(out, 0, d);
         let mut i = 0;
         while i < n {
-            let v = V::load(c.add(i));
-            prof.prob(excess(v, max, scale, hi, lo, zero)).store(c.add(i));
+            let x = V::load(c.add(i));
+            prof.prob(excess(x, hi, lo, zero)).store(c.add(i));
             i += V::LANES;
         }
         for k in 0..n {

@@ -1,0 +1,105 @@
+//! Vector–Jacobian products against the formula in f64.
+
+use super::*;
+
+/// `s = p^{2−α}` on the support, by the definition of the mapping.
+fn weight(map: Map, p: f64) -> f64 {
+    match map {
+        _ if p <= 0.0 => 0.0,
+        Map::Softmax => p,
+        Map::Sparsemax => 1.0,
+        Map::Entmax15 => p.sqrt(),
+    }
+}
+
+/// `scale · s ⊙ (v − <s,v>/Σs)`.
+fn reference_vjp(map: Map, p: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
+    let s: Vec<f64> = p.iter().map(|&p| weight(map, f64::from(p))).collect();
+    let total: f64 = s.iter().sum();
+    let sv: f64 = s
+        .iter()
+        .zip(v)
+        .filter(|(s, _)| **s > 0.0)
+        .map(|(s, &v)| s * f64::from(v))
+        .sum();
+    let mean = if total > 0.0 { sv / total } else { 0.0 };
+    let one = |(s, &v): (&f64, &f32)| {
+        if *s > 0.0 {
+            f64::from(scale) * s * (f64::from(v) - mean)
+        } else {
+            0.0
+        }
+    };
+    s.iter().zip(v).map(one).collect()
+}
+
+fn run_backward(level: Level, map: Map, p: &[f32], v: &[f32], d: usize, scale: f32) -> Vec<f32> {
+    let mut out = vec![7.0; p.len()];
+    with_level(level, || {
+        let mut scratch = Scratch::new();
+        backward(
+            map,
+            Backward {
+                p,
+                v,
+                d,
+                scale,
+                out: &mut out,
+                scratch: &mut scratch,
+            },
+        );
+    });
+    out
+}
+
+#[test]
+fn products_match_the_formula() {
+    let mut rng = fastrand::Rng::with_seed(11);
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15] {
+        for d in [1, 2, 7, 8, 33, 64, 200, 512, 1000, 4097, 20_000] {
+            for sigma in [0.001, 0.1, 1.0, 4.0] {
+                let z = normals(&mut rng, 5 * d, sigma);
+                let mut v = normals(&mut rng, 5 * d, 1.0);
+                for level in available() {
+                    let (p, _, _) = run(level, map, &z, d, 1.0);
+                    // Whatever comes in off the support must not come out.
+                    for i in 0..p.len() {
+                        if p[i] == 0.0 && rng.u8(0..4) == 0 {
+                            v[i] = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY][rng.usize(0..3)];
+                        } else if !v[i].is_finite() {
+                            v[i] = 0.5;
+                        }
+                    }
+                    let got = run_backward(level, map, &p, &v, d, 0.7);
+                    for r in 0..5 {
+                        let at = r * d..(r + 1) * d;
+                        let want = reference_vjp(map, &p[at.clone()], &v[at.clone()], 0.7);
+                        for (i, (&a, &b)) in got[at].iter().zip(&want).enumerate() {
+                            // v is of order one, s at most one.
+                            let close = (f64::from(a) - b).abs() <= 2e-6;
+                            assert!(
+                                close,
+                                "{level:?} {map:?} d={d} σ={sigma} [{i}]: {a} for {b}"
+                            );
+                            assert!(p[r * d + i] > 0.0 || a == 0.0);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_row_of_zeros_has_no_gradient() {
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15] {
+        for level in available() {
+            let (p, v) = (vec![0.0; 50], vec![f32::NAN; 50]);
+            assert!(
+                run_backward(level, map, &p, &v, 25, 1.0)
+                    .iter()
+                    .all(|&g| g == 0.0)
+            );
+        }
+    }
+}

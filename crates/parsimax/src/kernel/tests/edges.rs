@@ -1,0 +1,217 @@
+//! Inputs that break careless code.
+
+use super::*;
+
+const MAPS: [Map; 3] = [Map::Softmax, Map::Sparsemax, Map::Entmax15];
+
+/// Every row of `rows` against the reference, at every level.
+fn check_rows(rows: &[Vec<f32>], scale: f32, what: &str) {
+    for map in MAPS {
+        for level in available() {
+            for z in rows {
+                let (p, _, status) = run(level, map, z, z.len(), scale);
+                assert_eq!(status[0], Status::Ok);
+                let what = format!("{level:?} {map:?} {what} d={}", z.len());
+                check(&p, &reference(map, z, scale), &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn no_columns_and_no_rows() {
+    for map in MAPS {
+        for level in available() {
+            let (p, tau, status) = run(level, map, &[], 0, 1.0);
+            assert!(p.is_empty());
+            assert_eq!(tau, [0.0; 3]);
+            assert_eq!(status, [Status::Empty; 3]);
+            let (p, _, status) = run(level, map, &[], 5, 1.0);
+            assert!(p.is_empty() && status.is_empty());
+        }
+    }
+}
+
+#[test]
+fn equal_entries_share_equally() {
+    for d in [1, 2, 3, 8, 64, 65, 500, 1024, 1025, 5000, 70_001] {
+        for c in [
+            0.0,
+            -3.5,
+            1e6,
+            1e30,
+            -1e30,
+            f32::MIN,
+            f32::MAX,
+            1e-30,
+            1e-42,
+        ] {
+            let z = vec![c; d];
+            for map in MAPS {
+                for level in available() {
+                    let (p, _, _) = run(level, map, &z, d, 1.0);
+                    check(
+                        &p,
+                        &vec![1.0 / d as f64; d],
+                        &format!("{level:?} {map:?} {c} × {d}"),
+                    );
+                    assert!(p.iter().all(|&v| v == p[0]), "{level:?} {map:?} {c} × {d}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn extreme_magnitudes() {
+    let mut rng = fastrand::Rng::with_seed(5);
+    let mut rows = Vec::new();
+    for d in [2, 9, 64, 300, 1500, 6000] {
+        for sigma in [1e30, 1e-30, 1e-40, 1e6] {
+            rows.push(normals(&mut rng, d, sigma));
+        }
+        let mut masked = normals(&mut rng, d, 1.0);
+        masked[d / 2..].fill(f32::MIN);
+        rows.push(masked);
+    }
+    check_rows(&rows, 1.0, "magnitude");
+    check_rows(&rows, 1e-6, "magnitude, small scale");
+    check_rows(&rows, 1e6, "magnitude, large scale");
+}
+
+#[test]
+fn a_common_shift_costs_nothing() {
+    let mut rng = fastrand::Rng::with_seed(6);
+    let shifted = |d: usize, rng: &mut fastrand::Rng| {
+        normals(rng, d, 1.0).into_iter().map(|v| v + 1e6).collect()
+    };
+    let rows: Vec<_> = [3, 64, 512, 4096]
+        .iter()
+        .map(|&d| shifted(d, &mut rng))
+        .collect();
+    check_rows(&rows, 1.0, "shifted");
+}
+
+#[test]
+fn sorted_tied_and_lopsided_rows() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    let mut rows = Vec::new();
+    for d in [8, 64, 100, 513, 1024, 4097, 50_000] {
+        for sigma in [0.01, 1.0] {
+            let mut up = normals(&mut rng, d, sigma);
+            up.sort_by(f32::total_cmp);
+            let down = up.iter().rev().copied().collect();
+            rows.extend([up, down]);
+        }
+        // A few values only.
+        rows.push((0..d).map(|_| f32::from(rng.u8(0..4)) / 8.0).collect());
+        // One large entry beside many that share what is left, in several proportions.
+        for gap in [0.5, 0.9, 0.999, 1.0, 1.9, 1.9999] {
+            let mut z = vec![0.3f32; d];
+            z[d / 3] = 0.3 + gap;
+            rows.push(z.clone());
+            // The same with the small ones a little apart.
+            for v in &mut z {
+                *v += 1e-6 * rng.f32();
+            }
+            rows.push(z);
+        }
+    }
+    check_rows(&rows, 1.0, "order and ties");
+}
+
+#[test]
+fn a_million_columns() {
+    let mut rng = fastrand::Rng::with_seed(8);
+    let d = 1 << 20;
+    let mut lopsided = vec![0.1f32; d];
+    lopsided[d - 1] = 0.9;
+    let mut sparse = normals(&mut rng, d, 1.0);
+    sparse[..d / 2].fill(f32::NEG_INFINITY);
+    check_rows(&[lopsided, sparse, normals(&mut rng, d, 1e-4)], 1.0, "long");
+}
+
+#[test]
+fn masked_entries_are_exactly_zero() {
+    let mut rng = fastrand::Rng::with_seed(9);
+    for d in [1, 2, 7, 64, 100, 1000, 5000] {
+        for sigma in [0.001, 1.0] {
+            let mut z = normals(&mut rng, d, sigma);
+            for i in 1..d {
+                if rng.bool() {
+                    z[i] = f32::NEG_INFINITY;
+                }
+            }
+            for map in MAPS {
+                for level in available() {
+                    let (p, _, status) = run(level, map, &z, d, 1.0);
+                    assert_eq!(status, [Status::Ok]);
+                    check(
+                        &p,
+                        &reference(map, &z, 1.0),
+                        &format!("{level:?} {map:?} masked"),
+                    );
+                    for i in 0..d {
+                        assert!(z[i] > f32::NEG_INFINITY || p[i].to_bits() == 0);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn empty_and_bad_rows_leave_the_others_alone() {
+    let mut rng = fastrand::Rng::with_seed(10);
+    for map in MAPS {
+        for d in [1, 3, 8, 64, 130, 1000, 1025, 4500, 9000] {
+            for evil in [f32::NAN, -f32::NAN, f32::INFINITY] {
+                let rows = 11;
+                let mut z = normals(&mut rng, rows * d, 1.0);
+                z[2 * d..3 * d].fill(f32::NEG_INFINITY);
+                for r in [4, 5, 10] {
+                    z[r * d + rng.usize(0..d)] = evil;
+                }
+                // Bad wins over masked.
+                z[7 * d..8 * d].fill(f32::NEG_INFINITY);
+                z[8 * d - 1] = evil;
+                for level in available() {
+                    let (p, tau, status) = run(level, map, &z, d, 1.0);
+                    for r in 0..rows {
+                        let (row, input) = (&p[r * d..(r + 1) * d], &z[r * d..(r + 1) * d]);
+                        let what = format!("{level:?} {map:?} d={d} row {r}");
+                        match r {
+                            2 => {
+                                assert_eq!(status[r], Status::Empty, "{what}");
+                                assert!(row.iter().all(|v| v.to_bits() == 0), "{what}");
+                                assert_eq!(tau[r], 0.0);
+                            }
+                            4 | 5 | 7 | 10 => {
+                                assert_eq!(status[r], Status::Bad, "{what}");
+                                assert!(row.iter().all(|v| v.is_nan()), "{what}");
+                                assert!(tau[r].is_nan());
+                            }
+                            _ => {
+                                assert_eq!(status[r], Status::Ok, "{what}");
+                                check(row, &reference(map, input, 1.0), &what);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_forced_level_is_the_one_that_runs() {
+    let before = active();
+    for level in Level::ALL {
+        with_level(level, || {
+            let expected = if level.is_available() { level } else { before };
+            assert_eq!(active(), expected);
+        });
+        assert_eq!(active(), before);
+    }
+    assert!(available().any(|l| l == Level::Portable));
+}

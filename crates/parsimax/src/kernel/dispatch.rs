@@ -1,6 +1,6 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, Map, Status, instances};
+use super::{Backward, Forward, IGNORE, Loss, Map, Status, instances};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -44,9 +44,11 @@ impl Level {
                     && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => false,
+            Level::Avx512 => {
+                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
+            }
             #[cfg(target_arch = "aarch64")]
-            Level::Neon => false,
+            Level::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns)]
             _ => false,
         }
@@ -106,6 +108,12 @@ macro_rules! run {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a level is active only if it is available, and the lengths were checked.
             Level::Avx2 => unsafe { instances::avx2::$entry($($arg),*) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: as above.
+            Level::Avx512 => unsafe { instances::avx512::$entry($($arg),*) },
+            #[cfg(target_arch = "aarch64")]
+            // SAFETY: as above.
+            Level::Neon => unsafe { instances::neon::$entry($($arg),*) },
             // SAFETY: every machine is portable, and the lengths were checked.
             _ => unsafe { instances::portable::$entry($($arg),*) },
         }
@@ -132,7 +140,7 @@ pub fn forward(map: Map, mut job: Forward<'_>) {
         }
         return;
     }
-    run!(forward(map, &mut job));
+    run!(forward(map.resolve(), &mut job));
 }
 
 /// Vector–Jacobian products of a block of rows.
@@ -148,6 +156,62 @@ pub fn backward(map: Map, mut job: Backward<'_>) {
     if n == 0 {
         return;
     }
-    assert!(job.d > 0 && n % job.d == 0, "backward: whole rows");
-    run!(backward(map, &mut job));
+    assert!(job.d > 0 && n.is_multiple_of(job.d), "backward: whole rows");
+    run!(backward(map.resolve(), &mut job));
+}
+
+/// Backward pass of α-entmax with the gradient in α: `dalpha[r] = <v_r, ∂p_r/∂α>`.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Backward`] states, or α is out of range.
+pub fn alpha_backward(alpha: f64, mut job: Backward<'_>, dalpha: &mut [f64]) {
+    let n = job.out.len();
+    assert!(
+        Map::Entmax(alpha).is_valid(),
+        "alpha_backward: α is finite and at least 1"
+    );
+    assert!(
+        job.p.len() == n && job.v.len() == n,
+        "backward: p, v and out are of one length"
+    );
+    assert!(
+        dalpha.len() * job.d == n,
+        "alpha_backward: one number a row"
+    );
+    if n == 0 {
+        dalpha.fill(0.0);
+        return;
+    }
+    run!(alpha_backward(alpha, &mut job, Some(dalpha)));
+}
+
+/// Losses and gradients of a block of rows.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Loss`] states, a target is out of range, or
+/// the mapping has no such loss (ev-softmax).
+pub fn loss(map: Map, mut job: Loss<'_>) {
+    let rows = job.status.len();
+    let n = rows * job.d;
+    assert!(map.is_valid(), "loss: α is finite and at least 1");
+    assert!(
+        map != Map::EvSoftmax,
+        "loss: ev-softmax is not a regularised mapping"
+    );
+    assert!(
+        job.z.len() == n && job.grad.len() == n,
+        "loss: z and grad hold rows · d floats"
+    );
+    assert!(
+        job.target.len() == rows && job.loss.len() == rows,
+        "loss: one target a row"
+    );
+    let fits = |&t: &u32| t == IGNORE || (t as usize) < job.d;
+    assert!(job.target.iter().all(fits), "loss: targets are below d");
+    if job.d == 0 {
+        job.status.fill(Status::Empty);
+        job.loss.fill(0.0);
+        return;
+    }
+    run!(loss(map.resolve(), &mut job));
 }

@@ -11,11 +11,11 @@
 //! share of what was read even after its own Newton steps, it is given up, and τ is solved
 //! on the row itself.
 
-use super::profile::Profile;
+use super::profile::{Profile, Slope};
 use super::scan::{TILE, collect_indexed, tile_maxima};
-use super::solve::{Frame, bound, cut, make_ready, solve};
+use super::solve::{Frame, bound, cut, make_ready};
 use super::vector::{MAX_LANES, Vector};
-use super::write::{dense, scattered};
+use super::write::{RowSum, dense, scattered};
 use super::{Forward, Status};
 
 /// Entries looked at together: 16 KiB.
@@ -33,13 +33,20 @@ struct Found {
     listed: Option<usize>,
 }
 
-/// Forward pass of a block of long rows.
+/// Forward pass of a block of long rows. With `LOSS` the probabilities are multiplied by
+/// `gain`, and `sums` gets what the loss of each row needs. `bounds` filters, `prof` solves;
+/// the root of the one is not right of that of the other.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'_>) {
+pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile, const LOSS: bool>(
+    (bounds, prof): (B, P),
+    job: &mut Forward<'_>,
+    gain: f32,
+    sums: &mut [RowSum],
+) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
     let (list, index) = job.scratch.lists(d + 2 * MAX_LANES);
@@ -49,31 +56,38 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'
             let z = job.z.as_ptr().add(r * d);
             let out = job.out.as_mut_ptr().add(r * d);
             let mut tau = 0.0;
-            let status = match scan::<V, P>(prof, z, d, scale, list, index) {
+            let status = match scan::<V, B>(bounds, z, d, scale, list, index) {
                 Err(status) => {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                     status
                 }
                 Ok(found) => {
                     let frame = found.frame;
-                    let t = match found.listed {
+                    let (t, pu);
+                    match found.listed {
                         Some(n) => {
                             make_ready::<V>(list, n, frame);
-                            let t = solve::<V, P, true>(prof, list, n, frame, found.tau);
-                            if n < d / 16 {
-                                scattered::<V, P>(prof, list, index, n, out, d, t);
+                            t = prof.root::<V, true>(list, n, frame, found.tau);
+                            if P::DEAR || n < d / 16 {
+                                let c = (list, index.cast_const(), n);
+                                pu = scattered::<V, P, LOSS>(prof, c, out, d, t, gain);
                             } else {
-                                dense::<V, P>(prof, z, out, d, frame, t);
+                                pu = dense::<V, P, LOSS>(prof, z, out, d, frame, t, gain);
                             }
-                            t
                         }
                         None => {
-                            let t = solve::<V, P, false>(prof, z, d, frame, found.tau);
-                            dense::<V, P>(prof, z, out, d, frame, t);
-                            t
+                            t = prof.root::<V, false>(z, d, frame, found.tau);
+                            pu = dense::<V, P, LOSS>(prof, z, out, d, frame, t, gain);
                         }
-                    };
-                    tau = f64::from(scale) * f64::from(frame.max) + t;
+                    }
+                    if LOSS {
+                        sums[r] = RowSum {
+                            max: frame.max,
+                            tau: t.value(),
+                            pu,
+                        };
+                    }
+                    tau = f64::from(scale) * f64::from(frame.max) + t.value();
                     Status::Ok
                 }
             };
@@ -91,7 +105,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'
 /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the
 /// CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn scan<V: Vector, P: Profile>(
+unsafe fn scan<V: Vector, P: Slope>(
     prof: P,
     z: *const f32,
     d: usize,
@@ -183,19 +197,24 @@ unsafe fn scan<V: Vector, P: Profile>(
 /// # Safety
 /// `z` is readable for `d > CHUNK` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn first_limit<V: Vector, P: Profile>(prof: P, z: *const f32, d: usize, scale: f32) -> f32 {
+unsafe fn first_limit<V: Vector, P: Slope>(prof: P, z: *const f32, d: usize, scale: f32) -> f32 {
     const SAMPLES: usize = 32;
     // SAFETY: the last vector read ends at `d`.
     unsafe {
         let mut sample = [0.0f32; SAMPLES * MAX_LANES];
         let mut m = V::splat(f32::NEG_INFINITY);
+        // No entry twice: τ of a multiset is no bound. The last vector stands alone.
+        let stride = (d - 2 * V::LANES) / (SAMPLES - 2);
         for k in 0..SAMPLES {
-            let v = V::load(z.add((d - V::LANES) / (SAMPLES - 1) * k));
+            let at = if k + 1 < SAMPLES {
+                k * stride
+            } else {
+                d - V::LANES
+            };
+            let v = V::load(z.add(at));
             m = v.max(m);
             v.store(sample.as_mut_ptr().add(k * V::LANES));
         }
-        V::load(z.add(d - V::LANES)).store(sample.as_mut_ptr());
-        m = V::load(sample.as_ptr()).max(m);
         let max = m.reduce_max();
         if !max.is_finite() {
             return f32::NEG_INFINITY;

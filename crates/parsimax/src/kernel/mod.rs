@@ -15,15 +15,21 @@
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
-//! | `softmax.rs` | mappings that need `exp` |
+//! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
+//! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
+//! | `loss.rs` | Fenchel–Young losses with their gradient |
 #![allow(unsafe_code)]
 
+mod alpha;
+mod alpha_backward;
 mod backward;
 mod dispatch;
+mod evsoftmax;
 mod expo;
 mod instances;
 mod long;
+mod loss;
 mod portable;
 mod profile;
 mod scan;
@@ -35,11 +41,15 @@ mod write;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 
 #[cfg(test)]
 mod tests;
 
-pub use dispatch::{Level, active, available, backward, forward, with_level};
+pub use dispatch::{Level, active, alpha_backward, available, backward, forward, loss, with_level};
 
 /// Which mapping a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,6 +61,30 @@ pub enum Map {
     Sparsemax,
     /// `[x/2 − τ]₊²`.
     Entmax15,
+    /// `[(α−1)x − τ]₊^{1/(α−1)}` for any finite α ≥ 1. The special cases above are taken where
+    /// they apply.
+    Entmax(f64),
+    /// Softmax over the entries not below the mean; τ is the log-sum-exp of those.
+    EvSoftmax,
+}
+
+impl Map {
+    /// The closed form of this mapping, if it has one.
+    ///
+    /// Within 1e−7 of α = 1 the mapping differs from softmax by less than f32 can show.
+    fn resolve(self) -> Map {
+        match self {
+            Map::Entmax(a) if a - 1.0 < 1e-7 => Map::Softmax,
+            Map::Entmax(1.5) => Map::Entmax15,
+            Map::Entmax(2.0) => Map::Sparsemax,
+            other => other,
+        }
+    }
+
+    /// Whether the parameter is in range.
+    fn is_valid(self) -> bool {
+        !matches!(self, Map::Entmax(a) if !(1.0..f64::INFINITY).contains(&a))
+    }
 }
 
 /// What became of a row.
@@ -102,6 +136,7 @@ impl Status {
 pub struct Scratch {
     floats: Vec<f32>,
     index: Vec<u32>,
+    sums: Vec<write::RowSum>,
 }
 
 impl Scratch {
@@ -163,6 +198,34 @@ pub struct Backward<'a> {
     pub scale: f32,
     /// Gradient in the scores, `rows · d`.
     pub out: &'a mut [f32],
+    /// Working memory.
+    pub scratch: &'a mut Scratch,
+}
+
+/// A target that says: this row does not count.
+pub const IGNORE: u32 = u32::MAX;
+
+/// Fenchel–Young losses of class indices, with the gradient `gain · (p − y)`.
+///
+/// An ignored or empty row has loss 0 and gradient 0, a bad one NaN throughout.
+#[derive(Debug)]
+pub struct Loss<'a> {
+    /// Scores, `rows · d`.
+    pub z: &'a [f32],
+    /// Width of a row.
+    pub d: usize,
+    /// `1/γ`, positive and finite.
+    pub scale: f32,
+    /// The true class of each row, below `d`, or [`IGNORE`].
+    pub target: &'a [u32],
+    /// Factor on the gradient, for instance one over the number of rows.
+    pub gain: f32,
+    /// Loss of each row, without the gain.
+    pub loss: &'a mut [f64],
+    /// Gradient in the scores, `rows · d`.
+    pub grad: &'a mut [f32],
+    /// What became of each row.
+    pub status: &'a mut [Status],
     /// Working memory.
     pub scratch: &'a mut Scratch,
 }

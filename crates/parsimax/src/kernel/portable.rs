@@ -77,10 +77,6 @@ impl Vector for Portable {
     fn max(self, b: Self) -> Self {
         lanes!(self, b, |x, y| if x > y { x } else { y })
     }
-    #[inline(always)]
-    fn min(self, b: Self) -> Self {
-        lanes!(self, b, |x, y| if x < y { x } else { y })
-    }
     // Two roundings: without the hardware instruction a fused multiply-add is a library call.
     #[inline(always)]
     fn fma(self, b: Self, c: Self) -> Self {
@@ -89,10 +85,6 @@ impl Vector for Portable {
     #[inline(always)]
     fn fnma(self, b: Self, c: Self) -> Self {
         c.sub(self.mul(b))
-    }
-    #[inline(always)]
-    fn fms(self, b: Self, c: Self) -> Self {
-        self.mul(b).sub(c)
     }
     #[inline(always)]
     fn gt(self, b: Self) -> [u32; 8] {

@@ -16,27 +16,138 @@
 //! `O(log d + log 1/ε)` whatever the input. There is no quadratic case as there is for the
 //! textbook bound of Michelot's method. `STEPS` caps the loop against rounding noise only.
 
+use super::solve::{Frame, solve};
 use super::vector::Vector;
 
 /// More steps than the argument above allows for `d = 2³²` and f32 residuals.
 pub(crate) const STEPS: usize = 64;
 
-/// The power of a thresholded mapping and its Newton step.
-pub(crate) trait Profile: Copy {
-    /// `x = inner · scale · (z − max)`.
-    fn inner(&self) -> f32;
-    /// The terms of the residual sum `f` and of the slope sum `g` for `u ≥ 0`.
+/// A threshold `hi + lo`, to about 48 bits.
+///
+/// For α > 2 even that is not enough: there `hi` is the smallest supported `x`, and `w` is
+/// the probability of the entries that equal it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tau {
+    pub(crate) hi: f32,
+    pub(crate) lo: f32,
+    pub(crate) w: f32,
+}
+
+impl Tau {
+    /// Splits a number.
+    #[inline(always)]
+    pub(crate) fn new(tau: f64) -> Tau {
+        let hi = tau as f32;
+        Tau {
+            hi,
+            lo: (tau - f64::from(hi)) as f32,
+            w: 0.0,
+        }
+    }
+    /// The number.
+    #[inline(always)]
+    pub(crate) fn value(self) -> f64 {
+        f64::from(self.hi) + f64::from(self.lo)
+    }
+}
+
+/// A threshold in every lane, in the forms that profiles want; what a profile does not use
+/// is never computed.
+#[derive(Clone, Copy)]
+pub(crate) struct At<V> {
+    zero: V,
+    hi: V,
+    lo: V,
+    /// `1 + τ`, in two parts.
+    near: (V, V),
+    pub(crate) w: V,
+}
+
+impl<V: Vector> At<V> {
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(crate) unsafe fn new(tau: Tau) -> At<V> {
+        let near = Tau::new(1.0 + tau.value());
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            At {
+                zero: V::splat(0.0),
+                hi: V::splat(tau.hi),
+                lo: V::splat(tau.lo),
+                near: (V::splat(near.hi), V::splat(near.lo)),
+                w: V::splat(tau.w),
+            }
+        }
+    }
+    /// One threshold a lane, as f32.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
-    unsafe fn terms<V: Vector>(&self, u: V) -> (V, V);
+    #[inline(always)]
+    pub(crate) unsafe fn lanes(tau: V) -> At<V> {
+        // SAFETY: the caller vouches for the instruction set.
+        let (zero, one) = unsafe { (V::splat(0.0), V::splat(1.0)) };
+        let near = one.add(tau);
+        At {
+            zero,
+            hi: tau,
+            lo: zero,
+            near: (near, tau.sub(near.sub(one))),
+            w: zero,
+        }
+    }
+    /// `[x − τ]₊` for a τ that is an f32.
+    #[inline(always)]
+    pub(crate) fn rough(&self, x: V) -> V {
+        x.sub(self.hi).max(self.zero)
+    }
+    /// `[x − τ]₊`.
+    #[inline(always)]
+    pub(crate) fn excess(&self, x: V) -> V {
+        x.sub(self.hi).sub(self.lo).max(self.zero)
+    }
+    /// Entries that are not below the threshold, and perhaps some that are, by an ulp.
+    #[inline(always)]
+    pub(crate) fn is_above(&self, x: V) -> V::Mask {
+        x.ge(self.hi)
+    }
+    /// Entries that are the anchor `hi` itself.
+    #[inline(always)]
+    pub(crate) fn is_anchor(&self, x: V) -> V::Mask {
+        V::and(x.ge(self.hi), self.hi.ge(x))
+    }
+    /// `x − τ − 1`, without cancellation near 0.
+    #[inline(always)]
+    pub(crate) fn below_one(&self, x: V) -> V {
+        x.sub(self.near.0).sub(self.near.1)
+    }
+}
+
+/// The two sums of a Newton step: enough for a bound.
+pub(crate) trait Slope: Copy {
+    /// Whether residuals are taken at a τ rounded to f32.
+    const ROUGH: bool = true;
+    /// `x = inner · scale · (z − max)`.
+    fn inner(&self) -> f32;
+    /// The terms of the residual sum `f` and of the slope sum `g`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V);
     /// Newton step from the two sums.
+    fn step_wide(&self, f: f64, g: f64) -> f64;
+}
+
+/// The power of a thresholded mapping and how its threshold is found.
+pub(crate) trait Profile: Slope {
+    /// Whether `prob` is so dear that zeros should be written without it.
+    const DEAR: bool = false;
+    /// Lane-wise Newton step.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     unsafe fn step<V: Vector>(&self, f: V, g: V) -> V;
-    /// The same for one row, in f64.
-    fn step_wide(&self, f: f64, g: f64) -> f64;
     /// Lanes that need another step after this one. `n` is the number of terms.
     ///
     /// # Safety
@@ -44,40 +155,59 @@ pub(crate) trait Profile: Copy {
     unsafe fn unsettled<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask;
     /// The same for one row.
     fn unsettled_wide(&self, sums: (f64, f64), before: f64, step: f64, n: f64) -> bool;
-    /// `u^e`.
+    /// `u` and `u^e`.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
-    unsafe fn prob<V: Vector>(&self, u: V) -> V;
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V);
+    /// τ of a list of entries, from a start that is not right of it.
+    ///
+    /// # Safety
+    /// As [`solve`].
+    #[inline(always)]
+    unsafe fn root<V: Vector, const READY: bool>(
+        &self,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        start: f64,
+    ) -> Tau {
+        // SAFETY: as the caller vouches.
+        Tau::new(unsafe { solve::<V, Self, READY>(*self, z, len, frame, start) })
+    }
 }
 
-/// `e = 1`: residual `Σu − 1`, slope `|S|`.
+/// `e = 1`: residual `Σu − 1`, slope `|S|`. The field is the factor on `x`: 1 for the
+/// mapping; others use the bound, which holds for every `e ≤ 1`.
 #[derive(Clone, Copy)]
-pub(crate) struct Sparsemax;
+pub(crate) struct Sparsemax(pub(crate) f32);
 
 /// A residual that one more step turns into rounding noise: at most this much mass can
 /// belong to entries that the step itself removes from the support.
 const CLOSE: f32 = 4.8e-7;
 
-impl Profile for Sparsemax {
+impl Slope for Sparsemax {
     #[inline(always)]
     fn inner(&self) -> f32 {
-        1.0
+        self.0
     }
     #[inline(always)]
-    unsafe fn terms<V: Vector>(&self, u: V) -> (V, V) {
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.rough(x);
         // SAFETY: the caller vouches for the instruction set.
-        let (zero, one) = unsafe { (V::splat(0.0), V::splat(1.0)) };
-        (u, one.keep(u.gt(zero)))
-    }
-    #[inline(always)]
-    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
-        // SAFETY: the caller vouches for the instruction set.
-        f.sub(unsafe { V::splat(1.0) }).div(g)
+        (u, unsafe { V::splat(1.0) }.keep(u.gt(at.zero)))
     }
     #[inline(always)]
     fn step_wide(&self, f: f64, g: f64) -> f64 {
         (f - 1.0) / g
+    }
+}
+
+impl Profile for Sparsemax {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        f.sub(unsafe { V::splat(1.0) }).div(g)
     }
     /// The equation is linear while the support stands: same count, same root.
     #[inline(always)]
@@ -91,8 +221,9 @@ impl Profile for Sparsemax {
         before > g && f > 1.0 + f64::from(CLOSE)
     }
     #[inline(always)]
-    unsafe fn prob<V: Vector>(&self, u: V) -> V {
-        u
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.excess(x);
+        (u, u)
     }
 }
 
@@ -107,23 +238,27 @@ const CURVED: f32 = 1e-7;
 /// A step as short as the spacing of the f32 at which residuals are taken.
 const GRAIN: f32 = 1.2e-7;
 
-impl Profile for Entmax15 {
+impl Slope for Entmax15 {
     #[inline(always)]
     fn inner(&self) -> f32 {
         0.5
     }
     #[inline(always)]
-    unsafe fn terms<V: Vector>(&self, u: V) -> (V, V) {
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.rough(x);
         (u.mul(u), u)
     }
     #[inline(always)]
-    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
-        // (N − 1)·N = f − √f
-        f.sub(f.sqrt()).div(g)
-    }
-    #[inline(always)]
     fn step_wide(&self, f: f64, g: f64) -> f64 {
+        // (N − 1)·N = f − √f
         (f - f.sqrt()) / g
+    }
+}
+
+impl Profile for Entmax15 {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
+        f.sub(f.sqrt()).div(g)
     }
     #[inline(always)]
     unsafe fn unsettled<V: Vector>(&self, _: (V, V), _: V, step: V, n: V) -> V::Mask {
@@ -136,7 +271,50 @@ impl Profile for Entmax15 {
         n * step * step > f64::from(CURVED) && step > f64::from(GRAIN)
     }
     #[inline(always)]
-    unsafe fn prob<V: Vector>(&self, u: V) -> V {
-        u.mul(u)
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.excess(x);
+        (u, u.mul(u))
+    }
+}
+
+/// `u^n` for a whole `n ≥ 1`, by products. Where `n ≥ e`, `u^n ≤ u^e` for `u ≤ 1`, so its
+/// root is a lower bound on that of `e`, and needs no logarithm. `n = 0` bounds nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct Whole {
+    pub(crate) inner: f32,
+    pub(crate) n: u32,
+}
+
+impl Whole {
+    /// The bound for exponent `e`, as long as products are cheaper than logarithms.
+    pub(crate) fn over(e: f64, inner: f32) -> Whole {
+        Whole {
+            inner,
+            n: if e <= 16.0 { e.ceil() as u32 } else { 0 },
+        }
+    }
+}
+
+impl Slope for Whole {
+    #[inline(always)]
+    fn inner(&self) -> f32 {
+        self.inner
+    }
+    #[inline(always)]
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.rough(x);
+        // SAFETY: the caller vouches for the instruction set.
+        let mut g = unsafe { V::splat(1.0) }.keep(u.gt(at.zero));
+        for _ in 1..self.n {
+            g = g.mul(u);
+        }
+        (g.mul(u), g)
+    }
+    #[inline(always)]
+    fn step_wide(&self, f: f64, g: f64) -> f64 {
+        match self.n {
+            0 => 0.0,
+            n => (f - f.powf(1.0 - 1.0 / f64::from(n))) / g,
+        }
     }
 }

@@ -7,11 +7,11 @@
 //! step is done for all of them at once, one row per lane: the lane maxima of the rows are
 //! transposed, bounds are found lane by lane, and so are the thresholds.
 
-use super::profile::Profile;
+use super::profile::{At, Profile, Tau};
 use super::scan::{collect, lane_maxima};
-use super::solve::{Frame, make_ready, solve, solve_lanes};
+use super::solve::{Frame, make_ready, solve_lanes};
 use super::vector::{MAX_LANES, Vector};
-use super::write::dense;
+use super::write::{RowSum, dense};
 use super::{Forward, Status};
 
 /// Widest row for which whole groups of rows are solved together.
@@ -35,7 +35,7 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
             let (mut f, mut g) = ([zero; 2], [zero; 2]);
             for j in 0..V::LANES {
                 let x = V::load(t.add(j * V::LANES)).sub(max).mul(scale);
-                let (a, b) = prof.terms(x.sub(tau).max(zero));
+                let (a, b) = prof.terms(x, &At::lanes(tau));
                 f[j % 2] = f[j % 2].add(a);
                 g[j % 2] = g[j % 2].add(b);
             }
@@ -45,13 +45,19 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
     }
 }
 
-/// Forward pass of a block of short rows.
+/// Forward pass of a block of short rows. With `LOSS` the probabilities are multiplied by
+/// `gain`, and `sums` gets what the loss of each row needs.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'_>) {
+pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
+    prof: P,
+    job: &mut Forward<'_>,
+    gain: f32,
+    sums: &mut [RowSum],
+) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
     // Candidates of one row and its padding; behind all rows the transposed block.
@@ -66,7 +72,15 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
         // above.
         unsafe {
-            group::<V, P>(prof, job, scale, first, here, buffer, stride);
+            group::<V, P, LOSS>(
+                prof,
+                job,
+                scale,
+                (first, here),
+                (buffer, stride),
+                gain,
+                sums,
+            );
         }
         first += here;
     }
@@ -78,14 +92,14 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile>(prof: P, job: &mut Forward<'
 /// As [`forward`]; `buffer` is writable for `LANES` rows of `stride` floats and
 /// `LANE_SLOTS + LANES` vectors.
 #[inline(always)]
-unsafe fn group<V: Vector, P: Profile>(
+unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     job: &mut Forward<'_>,
     scale: f32,
-    first: usize,
-    here: usize,
-    buffer: *mut f32,
-    stride: usize,
+    (first, here): (usize, usize),
+    (buffer, stride): (*mut f32, usize),
+    gain: f32,
+    sums: &mut [RowSum],
 ) {
     // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
     unsafe {
@@ -133,6 +147,12 @@ unsafe fn group<V: Vector, P: Profile>(
             if (bad | empty) >> r & 1 == 1 {
                 continue;
             }
+            // The row that this lane will hold next, on its way while this one is worked on.
+            let mut ahead = 0;
+            while ahead < d {
+                V::prefetch(z.wrapping_add((V::LANES + r) * d + ahead));
+                ahead += 16;
+            }
             let list = buffer.add(r * stride);
             let n = collect::<V>(z.add(r * d), d, cuts[r], list);
             if n <= LANE_SLOTS {
@@ -145,7 +165,9 @@ unsafe fn group<V: Vector, P: Profile>(
                     scale,
                 };
                 make_ready::<V>(list, n, frame);
-                tau[r] = solve::<V, P, true>(prof, list, n, frame, f64::from(taus[r]));
+                tau[r] = prof
+                    .root::<V, true>(list, n, frame, f64::from(taus[r]))
+                    .value();
             }
         }
 
@@ -189,11 +211,29 @@ unsafe fn group<V: Vector, P: Profile>(
                 t[first + r] = status.tau(f64::from(scale) * f64::from(maxs[r]) + tau[r]);
             }
             if status == Status::Ok {
-                let frame = Frame {
-                    max: maxs[r],
-                    scale,
-                };
-                dense::<V, P>(prof, z.add(r * d), out.add(r * d), d, frame, tau[r]);
+                let (frame, row) = (
+                    Frame {
+                        max: maxs[r],
+                        scale,
+                    },
+                    z.add(r * d),
+                );
+                let pu = dense::<V, P, LOSS>(
+                    prof,
+                    row,
+                    out.add(r * d),
+                    d,
+                    frame,
+                    Tau::new(tau[r]),
+                    gain,
+                );
+                if LOSS {
+                    sums[first + r] = RowSum {
+                        max: maxs[r],
+                        tau: tau[r],
+                        pu,
+                    };
+                }
             } else {
                 let row = std::slice::from_raw_parts_mut(out.add(r * d), d);
                 row.fill(status.fill());

@@ -6,18 +6,24 @@
 use super::expo::exp_nonpos;
 use super::scan::row_max;
 use super::vector::Vector;
+use super::write::RowSum;
 use super::{Forward, Status};
 
 /// Vectors whose lanes are summed in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
 
-/// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z`.
+/// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z`. `LOSS`, `gain` and
+/// `sums` as in `long::forward`.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
+pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(
+    job: &mut Forward<'_>,
+    gain: f32,
+    sums: &mut [RowSum],
+) {
     let d = job.d;
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices.
@@ -30,8 +36,15 @@ pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
             let mut tau = 0.0;
             if status == Status::Ok {
                 let total = exponentials::<V>(z, out, d, max, job.scale);
-                rescale::<V>(out, d, (1.0 / total) as f32);
+                rescale::<V>(out, d, (f64::from(gain) / total) as f32);
                 tau = f64::from(job.scale) * f64::from(max) + total.ln();
+                if LOSS {
+                    sums[r] = RowSum {
+                        max,
+                        tau: total.ln(),
+                        pu: 0.0,
+                    };
+                }
             } else {
                 std::slice::from_raw_parts_mut(out, d).fill(status.fill());
             }

@@ -6,7 +6,7 @@
 //! What is done about rounding. The root is found for `x = (z − max)·scale` as rounded to
 //! f32, and every pass rounds it alike. The residual is taken at a τ that is an f32, rounded
 //! down so that it stays left of the root; the last step is added in f64 and the output is
-//! computed with τ in two floats ([`split`]). `x − τ` is exact when it is small against τ,
+//! computed with τ in two floats ([`Tau`]). `x − τ` is exact when it is small against τ,
 //! so every `u` has a relative error of an ulp or two, and a million entries that share a
 //! small mass beside one large entry still sum to what they should. Sums run in f32 for at
 //! most [`BLOCK`] terms a lane and are collected in f64.
@@ -15,7 +15,7 @@
 //! an eighth of the mass. From that guess, on whichever side of the root it lies, one
 //! Newton step over all entries lands left of the root and close to it.
 
-use super::profile::{Profile, STEPS};
+use super::profile::{At, Profile, STEPS, Slope, Tau};
 use super::vector::Vector;
 
 /// Terms that a lane adds in f32 before the sum moves to f64.
@@ -29,13 +29,6 @@ const SAMPLED: usize = 256;
 pub(crate) struct Frame {
     pub(crate) max: f32,
     pub(crate) scale: f32,
-}
-
-/// τ as two floats whose sum carries about 48 bits.
-#[inline(always)]
-pub(crate) fn split(tau: f64) -> (f32, f32) {
-    let hi = tau as f32;
-    (hi, (tau - f64::from(hi)) as f32)
 }
 
 /// The largest f32 that is not above `tau`.
@@ -74,16 +67,16 @@ pub(crate) unsafe fn make_ready<V: Vector>(list: *mut f32, len: usize, frame: Fr
 /// # Safety
 /// `z` is readable for `len` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn sums<V: Vector, P: Profile, const READY: bool>(
+pub(crate) unsafe fn sums<V: Vector, P: Slope, const READY: bool>(
     prof: P,
     z: *const f32,
     len: usize,
     frame: Frame,
-    tau: f32,
+    tau: Tau,
 ) -> (f64, f64) {
     // SAFETY: every load stays within `len` floats; the caller vouches for the rest.
     unsafe {
-        let (tau, zero) = (V::splat(tau), V::splat(0.0));
+        let (at, zero) = (At::new(tau), V::splat(0.0));
         let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
         let (mut wf, mut wg) = (V::wide_zero(), V::wide_zero());
         let mut i = 0;
@@ -93,7 +86,7 @@ pub(crate) unsafe fn sums<V: Vector, P: Profile, const READY: bool>(
             while i + 4 * V::LANES <= end {
                 for k in 0..4 {
                     let x = measure::<V, READY>(V::load(z.add(i + k * V::LANES)), max, scale);
-                    let (a, b) = prof.terms(x.sub(tau).max(zero));
+                    let (a, b) = prof.terms(x, &at);
                     f[k] = f[k].add(a);
                     g[k] = g[k].add(b);
                 }
@@ -106,7 +99,7 @@ pub(crate) unsafe fn sums<V: Vector, P: Profile, const READY: bool>(
             let n = (len - i).min(V::LANES);
             let v = V::load_first(z.add(i), n, f32::NEG_INFINITY);
             let x = measure::<V, READY>(v, max, scale);
-            let (a, b) = prof.terms(x.sub(tau).max(zero));
+            let (a, b) = prof.terms(x, &at);
             wf = V::wide_add(wf, a);
             wg = V::wide_add(wg, b);
             i += n;
@@ -133,7 +126,7 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
         if len >= SAMPLED {
             let guess = sampled::<V, P, READY>(prof, z, len, frame, start as f32);
             if guess > start as f32 {
-                let (f, g) = sums::<V, P, READY>(prof, z, len, frame, guess);
+                let (f, g) = sums::<V, P, READY>(prof, z, len, frame, Tau::new(f64::from(guess)));
                 // Far right of the root the step may fall behind what was known before.
                 if g > 0.0 {
                     tau = start.max(f64::from(guess) + prof.step_wide(f, g));
@@ -142,10 +135,14 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
         }
         let mut before = f64::INFINITY;
         for _ in 0..STEPS {
-            let from = floor32(tau);
-            let (f, g) = sums::<V, P, READY>(prof, z, len, frame, from);
+            let from = if P::ROUGH {
+                f64::from(floor32(tau))
+            } else {
+                tau
+            };
+            let (f, g) = sums::<V, P, READY>(prof, z, len, frame, Tau::new(from));
             let step = prof.step_wide(f, g);
-            tau = f64::from(from) + step;
+            tau = from + step;
             if !prof.unsettled_wide((f, g), before, step, len as f64) {
                 break;
             }
@@ -175,7 +172,7 @@ unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
         let share = len as f64 / (vectors * V::LANES) as f64;
         let mut tau = start;
         for _ in 0..8 {
-            let at = V::splat(tau);
+            let at = At::new(Tau::new(f64::from(tau)));
             let (mut wf, mut wg) = (V::wide_zero(), V::wide_zero());
             let mut i = 0;
             while i < vectors {
@@ -183,7 +180,7 @@ unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
                 let end = vectors.min(i + BLOCK);
                 while i < end {
                     let x = measure::<V, READY>(V::load(z.add(8 * i * V::LANES)), max, scale);
-                    let (a, b) = prof.terms(x.sub(at).max(zero));
+                    let (a, b) = prof.terms(x, &at);
                     f = f.add(a);
                     g = g.add(b);
                     i += 1;
@@ -207,7 +204,7 @@ unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
 /// # Safety
 /// As [`sums`].
 #[inline(always)]
-pub(crate) unsafe fn bound<V: Vector, P: Profile>(
+pub(crate) unsafe fn bound<V: Vector, P: Slope>(
     prof: P,
     z: *const f32,
     len: usize,
@@ -218,7 +215,8 @@ pub(crate) unsafe fn bound<V: Vector, P: Profile>(
     let mut tau = start;
     for _ in 0..steps {
         // SAFETY: as the caller vouches.
-        let (f, g) = unsafe { sums::<V, P, false>(prof, z, len, frame, tau as f32) };
+        let (f, g) =
+            unsafe { sums::<V, P, false>(prof, z, len, frame, Tau::new(f64::from(tau as f32))) };
         tau += prof.step_wide(f, g);
         if f < 1.01 {
             break;
@@ -261,12 +259,13 @@ pub(crate) unsafe fn solve_lanes<V: Vector, P: Profile>(
         let mut active = counts.gt(zero);
         for _ in 0..STEPS {
             tau = tau.add(step.keep(active));
+            let at = At::lanes(tau);
             let (mut f, mut g) = ([zero; 4], [zero; 4]);
             let mut i = 0;
             while i < slots {
                 for k in 0..4 {
                     let x = V::load(c.add((i + k) * V::LANES));
-                    let (a, b) = prof.terms(x.sub(tau).max(zero));
+                    let (a, b) = prof.terms(x, &at);
                     f[k] = f[k].add(a);
                     g[k] = g[k].add(b);
                 }

@@ -80,14 +80,10 @@ pub(crate) trait Vector: Copy {
     fn sqrt(self) -> Self;
     /// The larger of the two.
     fn max(self, b: Self) -> Self;
-    /// The smaller of the two.
-    fn min(self, b: Self) -> Self;
     /// `self · b + c`, in one rounding where the hardware has it.
     fn fma(self, b: Self, c: Self) -> Self;
     /// `c − self · b`
     fn fnma(self, b: Self, c: Self) -> Self;
-    /// `self · b − c`
-    fn fms(self, b: Self, c: Self) -> Self;
 
     /// `self > b`
     fn gt(self, b: Self) -> Self::Mask;

@@ -1,85 +1,116 @@
 //! Writing a row of probabilities once τ is known.
 
-use super::profile::Profile;
-use super::solve::{Frame, split};
+use super::profile::{At, Profile, Tau};
+use super::solve::Frame;
 use super::vector::Vector;
 
-/// `[x − τ]₊` with τ in two parts.
-#[inline(always)]
-fn excess<V: Vector>(x: V, hi: V, lo: V, zero: V) -> V {
-    x.sub(hi).sub(lo).max(zero)
+/// What a row leaves behind for its loss.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct RowSum {
+    /// Maximum of the scores.
+    pub(crate) max: f32,
+    /// τ relative to the maximum.
+    pub(crate) tau: f64,
+    /// `Σ p·u`.
+    pub(crate) pu: f64,
 }
 
-/// `p = [x − τ]₊^e` for every entry, in one pass.
+/// `gain · [x − τ]₊^e` for every entry, in one pass. With `LOSS` returns `Σ p·u`; without,
+/// the gain is 1 and nothing is summed.
 ///
 /// The last vector of a row whose width is not a multiple of the lanes overlaps the one
-/// before: it writes the same numbers again.
+/// before: it writes the same numbers again (and does not sum them again).
 ///
 /// # Safety
 /// `z` is readable and `out` writable for `d` floats, and they do not overlap; the CPU has
 /// the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn dense<V: Vector, P: Profile>(
+pub(crate) unsafe fn dense<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     z: *const f32,
     out: *mut f32,
     d: usize,
     frame: Frame,
-    tau: f64,
-) {
+    tau: Tau,
+    gain: f32,
+) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
-        let (hi, lo) = split(tau);
-        let (hi, lo, zero) = (V::splat(hi), V::splat(lo), V::splat(0.0));
-        let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
+        let at = At::new(tau);
+        let (max, scale, gain) = (V::splat(frame.max), V::splat(frame.scale), V::splat(gain));
+        let (mut wide, none) = (V::wide_zero(), V::splat(0.0));
         let mut i = 0;
         while i + V::LANES <= d {
             let x = V::load(z.add(i)).sub(max).mul(scale);
-            prof.prob(excess(x, hi, lo, zero)).store(out.add(i));
+            if P::DEAR && V::bits(at.is_above(x)) == 0 {
+                none.store(out.add(i));
+                i += V::LANES;
+                continue;
+            }
+            let (u, p) = prof.prob(x, &at);
+            if LOSS {
+                wide = V::wide_add(wide, p.mul(u));
+                p.mul(gain).store(out.add(i));
+            } else {
+                p.store(out.add(i));
+            }
             i += V::LANES;
         }
         if i < d {
-            if d >= V::LANES {
+            let x = V::load_first(z.add(i), d - i, f32::NEG_INFINITY)
+                .sub(max)
+                .mul(scale);
+            let (u, p) = prof.prob(x, &at);
+            if LOSS {
+                wide = V::wide_add(wide, p.mul(u));
+                p.mul(gain).store_first(out.add(i), d - i);
+            } else if d >= V::LANES {
                 let x = V::load(z.add(d - V::LANES)).sub(max).mul(scale);
-                prof.prob(excess(x, hi, lo, zero))
-                    .store(out.add(d - V::LANES));
+                prof.prob(x, &at).1.store(out.add(d - V::LANES));
             } else {
-                let x = V::load_first(z, d, f32::NEG_INFINITY).sub(max).mul(scale);
-                prof.prob(excess(x, hi, lo, zero)).store_first(out, d);
+                p.store_first(out, d);
             }
         }
+        if LOSS { V::wide_total(wide) } else { 0.0 }
     }
 }
 
-/// `p` for the `n` candidates `x` (in place), then scattered into a row of zeros.
+/// The same for the `n` candidates `x` (in place), scattered into a row of zeros.
 ///
 /// # Safety
 /// `c` is readable and writable for `n` floats rounded up to whole vectors, every
 /// `index[k] < d` for `k < n`, `out` is writable for `d` floats; the CPU has the instruction
 /// set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn scattered<V: Vector, P: Profile>(
+pub(crate) unsafe fn scattered<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
-    c: *mut f32,
-    index: *const u32,
-    n: usize,
+    (c, index, n): (*mut f32, *const u32, usize),
     out: *mut f32,
     d: usize,
-    tau: f64,
-) {
+    tau: Tau,
+    gain: f32,
+) -> f64 {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (hi, lo) = split(tau);
-        let (hi, lo, zero) = (V::splat(hi), V::splat(lo), V::splat(0.0));
+        let (at, gain) = (At::new(tau), V::splat(gain));
+        let mut wide = V::wide_zero();
         std::ptr::write_bytes(out, 0, d);
+        // What lies behind the list in its last vector must not count.
+        V::splat(f32::NEG_INFINITY).store(c.add(n));
         let mut i = 0;
         while i < n {
-            let x = V::load(c.add(i));
-            prof.prob(excess(x, hi, lo, zero)).store(c.add(i));
+            let (u, p) = prof.prob(V::load(c.add(i)), &at);
+            if LOSS {
+                wide = V::wide_add(wide, p.mul(u));
+                p.mul(gain).store(c.add(i));
+            } else {
+                p.store(c.add(i));
+            }
             i += V::LANES;
         }
         for k in 0..n {
             *out.add(*index.add(k) as usize) = *c.add(k);
         }
+        if LOSS { V::wide_total(wide) } else { 0.0 }
     }
 }

@@ -6,7 +6,8 @@ use super::*;
 fn weight(map: Map, p: f64) -> f64 {
     match map {
         _ if p <= 0.0 => 0.0,
-        Map::Softmax => p,
+        Map::Softmax | Map::EvSoftmax => p,
+        Map::Entmax(a) => p.powf(2.0 - a),
         Map::Sparsemax => 1.0,
         Map::Entmax15 => p.sqrt(),
     }
@@ -55,7 +56,15 @@ fn run_backward(level: Level, map: Map, p: &[f32], v: &[f32], d: usize, scale: f
 #[test]
 fn products_match_the_formula() {
     let mut rng = fastrand::Rng::with_seed(11);
-    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15] {
+    let maps = [
+        Map::Softmax,
+        Map::Sparsemax,
+        Map::Entmax15,
+        Map::EvSoftmax,
+        Map::Entmax(1.1),
+        Map::Entmax(1.75),
+    ];
+    for map in maps {
         for d in [1, 2, 7, 8, 33, 64, 200, 512, 1000, 4097, 20_000] {
             for sigma in [0.001, 0.1, 1.0, 4.0] {
                 let z = normals(&mut rng, 5 * d, sigma);

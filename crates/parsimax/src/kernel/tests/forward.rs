@@ -2,7 +2,7 @@
 
 use super::*;
 
-const MAPS: [Map; 3] = [Map::Softmax, Map::Sparsemax, Map::Entmax15];
+const MAPS: [Map; 4] = [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::EvSoftmax];
 
 #[test]
 fn rows_match_the_reference() {
@@ -34,7 +34,7 @@ fn rows_match_the_reference() {
 #[test]
 fn a_row_does_not_depend_on_its_neighbours() {
     let mut rng = fastrand::Rng::with_seed(2);
-    for map in MAPS {
+    for map in MAPS.into_iter().chain([1.01, 1.3, 2.5].map(Map::Entmax)) {
         for d in [1, 6, 40, 64, 100, 300, 512, 1024, 3000] {
             let rows = 21;
             let mut z = Vec::new();
@@ -92,7 +92,13 @@ fn levels_agree_on_the_support() {
 #[test]
 fn the_threshold_reproduces_the_row() {
     let mut rng = fastrand::Rng::with_seed(4);
-    for map in MAPS {
+    for map in [
+        Map::Softmax,
+        Map::Sparsemax,
+        Map::Entmax15,
+        Map::Entmax(1.2),
+        Map::Entmax(1.8),
+    ] {
         for d in [5, 64, 600, 5000] {
             let z = normals(&mut rng, 3 * d, 1.0);
             for level in available() {

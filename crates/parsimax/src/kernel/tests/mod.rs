@@ -1,8 +1,10 @@
 //! Every kernel at every level that this machine has, against plain f64 code.
 
+mod alpha;
 mod backward;
 mod edges;
 mod forward;
+mod loss;
 
 use super::*;
 
@@ -52,9 +54,10 @@ pub(super) fn normals(rng: &mut fastrand::Rng, n: usize, sigma: f32) -> Vec<f32>
 /// Factor and power of a thresholded mapping: `[inner·x − τ]₊^e`.
 fn shape(map: Map) -> (f64, f64) {
     match map {
-        Map::Softmax => unreachable!("softmax has no threshold"),
+        Map::Softmax | Map::EvSoftmax => unreachable!("no threshold"),
         Map::Sparsemax => (1.0, 1.0),
         Map::Entmax15 => (0.5, 2.0),
+        Map::Entmax(a) => (a - 1.0, 1.0 / (a - 1.0)),
     }
 }
 
@@ -72,8 +75,41 @@ pub(super) fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
         let total: f64 = x.iter().map(|v| v.exp()).sum();
         return x.iter().map(|v| v.exp() / total).collect();
     }
+    if map == Map::EvSoftmax {
+        let live = || {
+            z.iter()
+                .filter(|v| **v > f32::NEG_INFINITY)
+                .map(|&v| f64::from(v))
+        };
+        let mean = live().sum::<f64>() / live().count() as f64;
+        let least = mean.min(f64::from(max));
+        let weight = |i: usize| {
+            if f64::from(z[i]) >= least {
+                x[i].exp()
+            } else {
+                0.0
+            }
+        };
+        let total: f64 = (0..z.len()).map(weight).sum();
+        return (0..z.len()).map(|i| weight(i) / total).collect();
+    }
+    if let Map::Entmax(alpha) = map {
+        return if alpha < 2.0 {
+            below_two(&x, alpha - 1.0)
+        } else {
+            above_two(&x, alpha - 1.0)
+        };
+    }
     let (inner, e) = shape(map);
-    let power = move |u: f64| if e == 1.0 { u } else if e == 2.0 { u * u } else { u.powf(e) };
+    let power = move |u: f64| {
+        if e == 1.0 {
+            u
+        } else if e == 2.0 {
+            u * u
+        } else {
+            u.powf(e)
+        }
+    };
     let p = |t: f64| x.iter().map(move |v| power((inner * v - t).max(0.0)));
     let (mut lo, mut hi) = (-1.0, 0.0);
     for _ in 0..64 {
@@ -85,6 +121,65 @@ pub(super) fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
         }
     }
     p(lo).collect()
+}
+
+/// Entmax for 1 < α < 2: `exp(log1p(δ(x − t))/δ)`, which loses nothing as δ → 0.
+fn below_two(x: &[f64], delta: f64) -> Vec<f64> {
+    let p = |t: f64| {
+        x.iter().map(move |v| {
+            let w = delta * (v - t);
+            if w <= -1.0 {
+                0.0
+            } else {
+                (w.ln_1p() / delta).exp()
+            }
+        })
+    };
+    let (mut lo, mut hi) = (0.0, (x.len() as f64).ln().min(1.0 / delta));
+    for _ in 0..64 {
+        let mid = 0.5 * (lo + hi);
+        if p(mid).sum::<f64>() >= 1.0 {
+            lo = mid
+        } else {
+            hi = mid
+        }
+    }
+    p(lo).collect()
+}
+
+/// Entmax for α > 2, anchored at the smallest supported entry, whose probability is the
+/// unknown.
+fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
+    let e = 1.0 / delta;
+    let mut sorted: Vec<f64> = x.iter().map(|v| delta * v).filter(|v| *v >= -1.0).collect();
+    sorted.sort_by(|a, b| b.total_cmp(a));
+    let mass = |k: usize| {
+        sorted[..k]
+            .iter()
+            .map(|v| (v - sorted[k]).powf(e))
+            .sum::<f64>()
+    };
+    let (mut k, mut end) = (0, sorted.len());
+    while k + 1 < end {
+        let mid = (k + end) / 2;
+        if mass(mid) < 1.0 { k = mid } else { end = mid }
+    }
+    let anchor = sorted[k];
+    let one = |v: f64, w: f64| match v - anchor {
+        dv if dv < 0.0 => 0.0,
+        0.0 => w,
+        dv => (dv + w.powf(delta)).powf(e),
+    };
+    let (mut lo, mut hi) = (0.0, 1.0);
+    for _ in 0..64 {
+        let mid = 0.5 * (lo + hi);
+        if sorted.iter().map(|&v| one(v, mid)).sum::<f64>() < 1.0 {
+            lo = mid
+        } else {
+            hi = mid
+        }
+    }
+    x.iter().map(|v| one(delta * v, lo)).collect()
 }
 
 /// One row against its reference: distance, sum, sign, support away from ties.

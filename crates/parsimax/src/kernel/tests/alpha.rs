@@ -1,0 +1,182 @@
+//! α-entmax: every α, and the gradient in α.
+
+use super::*;
+
+const ALPHAS: [f64; 17] = [
+    1.0, 1.00001, 1.001, 1.02, 1.1, 1.25, 1.4, 1.5, 1.66, 1.9, 1.999, 2.0, 2.001, 2.4, 3.0, 5.0,
+    10.0,
+];
+
+#[test]
+fn rows_match_the_reference() {
+    let mut rng = fastrand::Rng::with_seed(21);
+    for alpha in ALPHAS {
+        for d in [1, 2, 3, 8, 20, 64, 65, 200, 512, 1100, 4096, 10_001] {
+            for (sigma, shift) in [(1e-3, 0.0), (0.03, 0.0), (0.3, 1e6), (1.0, 0.0), (4.0, 1e6)] {
+                let map = Map::Entmax(alpha);
+                let z: Vec<f32> = normals(&mut rng, 2 * d, sigma)
+                    .into_iter()
+                    .map(|v| v + shift)
+                    .collect();
+                for level in available() {
+                    let (p, _, status) = run(level, map, &z, d, 1.0);
+                    assert_eq!(status, [Status::Ok; 2]);
+                    for r in 0..2 {
+                        let at = r * d..(r + 1) * d;
+                        let want = reference(map.resolve(), &z[at.clone()], 1.0);
+                        check(
+                            &p[at],
+                            &want,
+                            &format!("{level:?} α={alpha} d={d} σ={sigma}"),
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn ties_gaps_and_magnitudes() {
+    let mut rng = fastrand::Rng::with_seed(22);
+    for alpha in ALPHAS {
+        let mut rows = Vec::new();
+        for d in [2, 9, 64, 700, 5000] {
+            for c in [0.0, 1e6, -1e30, 1e-40] {
+                rows.push(vec![c; d]);
+            }
+            rows.push((0..d).map(|_| f32::from(rng.u8(0..3)) / 4.0).collect());
+            rows.push(normals(&mut rng, d, 1e30));
+            rows.push(normals(&mut rng, d, 1e-30));
+            // Two scores whose gap puts the second on the edge of the support.
+            let gap = (1.0 / (alpha - 1.0)) as f32;
+            for g in [gap, gap * (1.0 - 1e-6), gap * (1.0 + 1e-6), 0.5 * gap] {
+                let mut z = vec![f32::NEG_INFINITY; d];
+                z[0] = 0.25;
+                z[d - 1] = 0.25 - g;
+                if z[d - 1].is_finite() {
+                    rows.push(z);
+                }
+            }
+            let mut z = vec![0.3f32; d];
+            z[d / 2] = 0.5;
+            rows.push(z);
+        }
+        for z in &rows {
+            for level in available() {
+                let (p, _, _) = run(level, Map::Entmax(alpha), z, z.len(), 1.0);
+                let want = reference(Map::Entmax(alpha).resolve(), z, 1.0);
+                let what = format!("{level:?} α={alpha} d={} z={:?}", z.len(), &z[..2]);
+                check(&p, &want, &what);
+            }
+        }
+    }
+}
+
+fn gradient(level: Level, alpha: f64, p: &[f32], v: &[f32], d: usize) -> (Vec<f32>, Vec<f64>) {
+    let (mut out, mut da) = (vec![7.0; p.len()], vec![7.0; p.len() / d]);
+    with_level(level, || {
+        let mut scratch = Scratch::new();
+        let job = Backward {
+            p,
+            v,
+            d,
+            scale: 1.0,
+            out: &mut out,
+            scratch: &mut scratch,
+        };
+        alpha_backward(alpha, job, &mut da);
+    });
+    (out, da)
+}
+
+#[test]
+fn the_gradient_in_alpha_matches_the_formula_in_f64() {
+    let mut rng = fastrand::Rng::with_seed(23);
+    for alpha in ALPHAS {
+        for d in [2, 7, 64, 300, 3000] {
+            for sigma in [0.05, 1.0] {
+                let z = normals(&mut rng, 3 * d, sigma);
+                let v = normals(&mut rng, 3 * d, 1.0);
+                for level in available() {
+                    let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                    let (_, da) = gradient(level, alpha, &p, &v, d);
+                    for r in 0..3 {
+                        let at = r * d..(r + 1) * d;
+                        let want = in_alpha(alpha - 1.0, &p[at.clone()], &v[at]);
+                        let what = format!("{level:?} α={alpha} d={d} σ={sigma}");
+                        // Logarithms of f32 entries, squared, weighted by p.
+                        let slack = 2e-6 * (1.0 + (d as f64).ln().powi(2));
+                        assert!((da[r] - want).abs() < slack, "{what}: {} for {want}", da[r]);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `<v, ∂p/∂α>` in f64, from the stored `p`.
+fn in_alpha(delta: f64, p: &[f32], v: &[f32]) -> f64 {
+    let on: Vec<(f64, f64, f64, f64)> = (0..p.len())
+        .filter(|&i| p[i] > 0.0)
+        .map(|i| {
+            let (p, v) = (f64::from(p[i]), f64::from(v[i]));
+            let (l, y) = (p.ln(), -delta * p.ln());
+            let phi = if y < 1e-3 {
+                0.5 + y / 6.0 + y * y / 24.0
+            } else {
+                (y.exp_m1() - y) / (y * y)
+            };
+            (p, v, l, l * l * phi)
+        })
+        .collect();
+    let h: f64 = -on.iter().map(|(p, _, l, _)| p * l).sum::<f64>();
+    let big: f64 = on.iter().map(|(p, _, _, r)| p * r).sum();
+    let e = delta * h + delta * delta * big;
+    on.iter()
+        .map(|(p, v, l, r)| v * p / (1.0 + e) * (big - r - delta * (l * big + r * h)))
+        .sum()
+}
+
+#[test]
+fn the_gradient_in_alpha_matches_differences() {
+    let mut rng = fastrand::Rng::with_seed(24);
+    for alpha in [1.2, 1.6, 1.9, 2.3, 3.0] {
+        let z = normals(&mut rng, 20, 1.0);
+        let v = normals(&mut rng, 20, 1.0);
+        let side = |a: f64| -> f64 {
+            let p = reference(Map::Entmax(a), &z, 1.0);
+            p.iter().zip(&v).map(|(p, &v)| p * f64::from(v)).sum()
+        };
+        let want = (side(alpha + 1e-6) - side(alpha - 1e-6)) / 2e-6;
+        for level in available() {
+            let (p, _, _) = run(level, Map::Entmax(alpha), &z, 20, 1.0);
+            let (_, da) = gradient(level, alpha, &p, &v, 20);
+            assert!(
+                (da[0] - want).abs() < 1e-4,
+                "{level:?} α={alpha}: {} for {want}",
+                da[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn beyond_two_the_product_stays_finite() {
+    // s = p^{−8} of the second entry is far beyond f32; the product is not.
+    let p = [0.999_f32, 1e-6, 0.001, 0.0];
+    let v = [1.0, 2.0, -1.0, f32::NAN];
+    let s: Vec<f64> = p[..3].iter().map(|&p| f64::from(p).powf(-8.0)).collect();
+    let others = s[0] * (2.0 - 1.0) + s[2] * (2.0 + 1.0);
+    for level in available() {
+        let (out, _) = gradient(level, 10.0, &p, &v, 4);
+        let total: f64 = s.iter().sum();
+        let want = s[1] / total * others;
+        assert!(
+            (f64::from(out[1]) / want - 1.0).abs() < 1e-5,
+            "{} for {want}",
+            out[1]
+        );
+        assert_eq!(out[3], 0.0);
+    }
+}

@@ -68,6 +68,11 @@ impl<'a> Plan<'a> {
         })
     }
 
+    /// Whether a mask was given.
+    pub(crate) fn is_masked(&self) -> bool {
+        self.mask.is_some()
+    }
+
     /// Whether entry `i` of a row takes part, as far as the mask says.
     pub(crate) fn mask(&self, row: usize) -> impl Fn(usize) -> bool {
         let start = self.mask.as_ref().map(|(data, rows)| (*data, rows.position(row)));

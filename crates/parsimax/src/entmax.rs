@@ -24,9 +24,11 @@
 //! **Edge cases.** Ties share equally at every α.
 
 use crate::error::{check, check_gamma};
+use crate::kernel::Map;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
+use crate::single::Kernel;
 use crate::threshold::{anchored, exponential, linear, quadratic, tsallis};
 use crate::{Regularized, Result};
 
@@ -97,7 +99,13 @@ impl Separable for Entmax15 {
     }
 }
 
-separable_mapping!(Entmax15, "entmax15");
+separable_mapping! {
+    Entmax15,
+    "entmax15",
+    fn kernel(&self) -> Option<Kernel> {
+        Kernel::new(Map::Entmax15, self.gamma)
+    }
+}
 
 impl Regularized for Entmax15 {
     fn gamma(&self) -> f64 {
@@ -177,13 +185,17 @@ impl Separable for Entmax {
     }
 }
 
-separable_mapping!(
+separable_mapping! {
     Entmax,
     "entmax",
     fn parameter_vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], _scratch: &mut crate::Scratch) -> Option<f64> {
         Some(alpha_gradient(p, v, self.alpha))
     }
-);
+    fn kernel(&self) -> Option<Kernel> {
+        // Below 1 the tails are heavy and dense; the kernels are for what is sparse, and softmax.
+        if self.alpha >= 1.0 { Kernel::new(Map::Entmax(self.alpha), self.gamma) } else { None }
+    }
+}
 
 impl Regularized for Entmax {
     fn gamma(&self) -> f64 {

@@ -25,9 +25,11 @@
 //! score is exactly the mean. Inference only.
 
 use crate::error::{check, check_gamma};
+use crate::kernel::Map;
 use crate::mapping::{Scratch, Support};
 use crate::numeric;
 use crate::registry::Entry;
+use crate::single::Kernel;
 use crate::threshold::mean::Mean;
 use crate::{Error, LogMapping, Mapping, Result};
 
@@ -150,6 +152,10 @@ impl Mapping for EvSoftmax {
     fn name(&self) -> &'static str {
         "ev-softmax"
     }
+    fn kernel(&self) -> Option<Kernel> {
+        if self.eps == 0.0 { Kernel::new(Map::EvSoftmax, self.gamma) } else { None }
+    }
+
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
         let tau = self.weigh(z, &mut scratch.b, |i, weight| p[i] = weight);
         numeric::normalise(p);

@@ -59,6 +59,8 @@ mod ext;
 mod float;
 pub mod fusedmax;
 pub mod hourglass;
+#[doc(hidden)]
+pub mod kernel;
 pub mod loss;
 mod mapping;
 pub mod normmax;
@@ -70,6 +72,7 @@ pub mod registry;
 pub mod regularized;
 mod rows;
 mod separable;
+mod single;
 pub mod softmax;
 pub mod sparsemax;
 pub mod sqpnorm;

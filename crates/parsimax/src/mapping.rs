@@ -8,6 +8,7 @@
 use crate::Result;
 use crate::prox::Block;
 use crate::prox::tv1d::Tube;
+use crate::single::Kernel;
 
 /// Buffers that a mapping may use while it works on a row. Reused from row to row: after the
 /// first rows nothing is allocated.
@@ -105,6 +106,12 @@ pub trait Mapping: Send + Sync {
         None
     }
 
+    /// The single-precision kernel that computes the mapping, if there is one.
+    #[doc(hidden)]
+    fn kernel(&self) -> Option<Kernel> {
+        None
+    }
+
     /// The sum of every row: 1, but for [`Budget`](crate::Budget).
     fn total(&self, _d: usize) -> f64 {
         1.0
@@ -175,6 +182,9 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn regularized(&self) -> Option<&dyn Regularized> {
         (**self).regularized()
+    }
+    fn kernel(&self) -> Option<Kernel> {
+        (**self).kernel()
     }
     fn total(&self, d: usize) -> f64 {
         (**self).total(d)

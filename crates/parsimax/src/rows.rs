@@ -16,7 +16,9 @@
 
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::mapping::Scratch;
+use crate::single;
 use crate::{Csr, Error, Float, Mapping, Result, Support, View, ViewMut};
+use std::ops::Range;
 
 /// Applies a mapping to every row of an array.
 ///
@@ -197,6 +199,44 @@ impl<'a, M: Mapping> Rows<'a, M> {
         Ok(gradient)
     }
 
+    /// [`vjp`](Rows::vjp) and [`parameter_vjp`](Rows::parameter_vjp) together: what the backward pass of a
+    /// learned α needs, in one sweep where a kernel offers it.
+    ///
+    /// # Errors
+    /// As [`parameter_vjp`](Rows::parameter_vjp).
+    pub fn vjp_with_parameter<T: Float>(
+        &self,
+        z: View<'_, T>,
+        p: View<'_, T>,
+        v: View<'_, T>,
+        out: ViewMut<'_, T>,
+    ) -> Result<Vec<f64>> {
+        let plan = self.plan(&z)?;
+        plan.fits("p", p.shape())?;
+        plan.fits("v", v.shape())?;
+        plan.fits("the output", out.shape())?;
+        // All or none: a chunk that fell back would have to be swept twice.
+        let kernels = self.mappings.iter().all(|m| m.kernel().is_some_and(single::has_slope));
+        if T::as_f32(z.data).is_none() || !kernels {
+            self.vjp(z.clone(), p.clone(), v.clone(), out)?;
+            return self.parameter_vjp(z, p, v);
+        }
+        let chunks = plan.write(out, |rows, out| {
+            let mut slopes = vec![0.0; rows.len()];
+            let done = self.by_kernel(&plan, &z, Some((&p, &v)), rows, out, Some(&mut slopes));
+            done.unwrap_or(Ok(())).map(|()| slopes)
+        });
+        let mut gradient = vec![0.0; self.mappings.len()];
+        let mut row = 0;
+        for chunk in chunks {
+            for slope in chunk? {
+                gradient[self.group(row)] += slope;
+                row += 1;
+            }
+        }
+        Ok(gradient)
+    }
+
     /// The sparse result: support and probabilities of every row, without dense rows.
     ///
     /// # Errors
@@ -278,8 +318,13 @@ impl<'a, M: Mapping> Rows<'a, M> {
             plan.fits("p", p.shape())?;
             plan.fits("v", v.shape())?;
         }
+        let tolerated = |e: &Error| policy == Policy::FillNan && matches!(e, Error::Score { .. });
+        let views = pv;
         let pv = pv.map(|(p, v)| ((p.data, p.layout.rows(plan.axis)), (v.data, v.layout.rows(plan.axis))));
         let issues = plan.write(out, |rows, out| {
+            if let Some(done) = self.by_kernel(&plan, z, views, rows.clone(), out, None) {
+                return done.err().filter(|e| !tolerated(e));
+            }
             let mut buffers = Buffers::default();
             let mut first = None;
             for (row, out) in rows.zip(out.chunks_exact_mut(plan.z.len.max(1))) {
@@ -287,13 +332,57 @@ impl<'a, M: Mapping> Rows<'a, M> {
                 let z = plan.z.read(z.data, row, gz);
                 let pv = pv.as_ref().map(|((p, pr), (v, vr))| (pr.read(p, row, gp), vr.read(v, row, gv)));
                 if let Err(error) = self.row(operation, &plan, row, z, pv, out, work) {
-                    let tolerated = policy == Policy::FillNan && matches!(error, Error::Score { .. });
-                    first = first.or((!tolerated).then_some(error));
+                    first = first.or(Some(error).filter(|e| !tolerated(e)));
                 }
             }
             first
         });
         issues.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+
+    /// Computes a chunk of rows by the kernels of their mappings: probabilities, or `Jᵀv` where `pv` is
+    /// given. `None` if the rows are not of single precision or one of their mappings has no kernel; nothing
+    /// was written then.
+    fn by_kernel<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        pv: Option<(&View<'_, T>, &View<'_, T>)>,
+        rows: Range<usize>,
+        out: &mut [T],
+        mut slopes: Option<&mut [f64]>,
+    ) -> Option<Result<()>> {
+        let (z, mut out, d) = (T::as_f32(z.data)?, T::as_f32_mut(out)?, plan.z.len);
+        if d == 0 {
+            return None;
+        }
+        let mut runs = Vec::new();
+        let mut start = rows.start;
+        while start < rows.end {
+            let end = (start / self.run).saturating_add(1).saturating_mul(self.run).min(rows.end);
+            let kernel = self.mapping(start).kernel().filter(|k| slopes.is_none() || single::has_slope(*k))?;
+            runs.push((start..end, kernel));
+            start = end;
+        }
+        let (mut buffers, mut issue) = (single::Buffers::default(), None);
+        for (rows, kernel) in runs {
+            let part;
+            (part, out) = out.split_at_mut(rows.len() * d);
+            let slope = match slopes.take() {
+                Some(all) => {
+                    let (now, later) = all.split_at_mut(rows.len());
+                    slopes = Some(later);
+                    Some(now)
+                }
+                None => None,
+            };
+            let found = match pv {
+                None => single::forward(kernel, plan, z, &rows, part, &mut buffers),
+                Some(pv) => single::backward(kernel, plan, z, pv, &rows, part, slope, &mut buffers),
+            };
+            issue = issue.or(found);
+        }
+        Some(issue.map_or(Ok(()), Err))
     }
 
     /// One row of a sweep. A row with a bad score is filled with NaN.

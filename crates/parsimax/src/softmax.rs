@@ -11,9 +11,11 @@
 //! **Edge cases.** An entry about 745γ below the maximum underflows to 0 in `f64`.
 
 use crate::error::check_gamma;
+use crate::kernel::Map;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
+use crate::single::Kernel;
 use crate::threshold::exponential;
 use crate::{LogMapping, Regularized, Result, Scratch};
 
@@ -75,7 +77,13 @@ impl Separable for Softmax {
     }
 }
 
-separable_mapping!(Softmax, "softmax");
+separable_mapping! {
+    Softmax,
+    "softmax",
+    fn kernel(&self) -> Option<Kernel> {
+        Kernel::new(Map::Softmax, self.gamma)
+    }
+}
 
 impl Regularized for Softmax {
     fn gamma(&self) -> f64 {

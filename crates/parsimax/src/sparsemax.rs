@@ -14,9 +14,11 @@
 //! **Edge cases.** An entry γ or more below the maximum is 0. Ties share their mass equally.
 
 use crate::error::check_gamma;
+use crate::kernel::Map;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
+use crate::single::Kernel;
 use crate::threshold::linear;
 use crate::{Regularized, Result};
 
@@ -78,7 +80,13 @@ impl Separable for Sparsemax {
     }
 }
 
-separable_mapping!(Sparsemax, "sparsemax");
+separable_mapping! {
+    Sparsemax,
+    "sparsemax",
+    fn kernel(&self) -> Option<Kernel> {
+        Kernel::new(Map::Sparsemax, self.gamma)
+    }
+}
 
 impl Regularized for Sparsemax {
     fn gamma(&self) -> f64 {

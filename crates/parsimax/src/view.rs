@@ -1,6 +1,7 @@
 //! Views of arrays: a slice, a shape and strides. The only place that knows memory layout.
 
 use crate::{Error, Result};
+use std::ops::Range;
 
 /// Shape, strides and offset of an array in a slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -112,6 +113,11 @@ impl RowLayout {
             rest /= n;
         }
         start
+    }
+
+    /// The rows of a range as one slice where rows are packed.
+    pub(crate) fn packed<'a, T>(&self, data: &'a [T], rows: &Range<usize>) -> &'a [T] {
+        &data[self.offset + rows.start * self.len..self.offset + rows.end * self.len]
     }
 
     /// The position of a row's first entry and the distance between its neighbours.

@@ -28,11 +28,7 @@ pub(crate) struct Below {
 impl Below {
     pub(crate) fn new(alpha: f64) -> Below {
         let delta = alpha - 1.0;
-        Below {
-            delta,
-            inner: delta as f32,
-            e: (1.0 / delta) as f32,
-        }
+        Below { delta, inner: delta as f32, e: (1.0 / delta) as f32 }
     }
 }
 
@@ -102,11 +98,7 @@ pub(crate) struct Above {
 impl Above {
     pub(crate) fn new(alpha: f64) -> Above {
         let delta = alpha - 1.0;
-        Above {
-            delta,
-            inner: delta as f32,
-            e: (1.0 / delta) as f32,
-        }
+        Above { delta, inner: delta as f32, e: (1.0 / delta) as f32 }
     }
 }
 
@@ -155,13 +147,7 @@ impl Profile for Above {
     /// Bracket and bisect, in the probability `q = (−τ)^e` of the maximum, for a small
     /// residual; then, if an entry sits on the threshold, in its probability `w`.
     #[inline(always)]
-    unsafe fn root<V: Vector, const READY: bool>(
-        &self,
-        z: *const f32,
-        len: usize,
-        frame: Frame,
-        start: f64,
-    ) -> Tau {
+    unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
             let (delta, e) = (self.delta, 1.0 / self.delta);
@@ -175,11 +161,7 @@ impl Profile for Above {
                     None => Tau::new(-q.mid().powf(delta)),
                     Some((x, w)) => {
                         let w = w.mid();
-                        Tau {
-                            hi: *x,
-                            lo: -(w.powf(delta) as f32),
-                            w: w as f32,
-                        }
+                        Tau { hi: *x, lo: -(w.powf(delta) as f32), w: w as f32 }
                     }
                 };
                 let (f, _) = sums::<V, Above, READY>(*self, z, len, frame, tau);
@@ -236,11 +218,7 @@ impl Above {
                 let mut next = f32::NEG_INFINITY;
                 for i in 0..len {
                     let v = *z.add(i);
-                    let v = if READY {
-                        v
-                    } else {
-                        (v - frame.max) * frame.scale
-                    };
+                    let v = if READY { v } else { (v - frame.max) * frame.scale };
                     if v < x && v > next && f64::from(v) <= to + slack {
                         next = v;
                     }
@@ -249,11 +227,7 @@ impl Above {
                     break;
                 }
                 x = next;
-                let tau = Tau {
-                    hi: x,
-                    lo: 0.0,
-                    w: 0.0,
-                };
+                let tau = Tau { hi: x, lo: 0.0, w: 0.0 };
                 let (g, ties) = sums::<V, Above, READY>(*self, z, len, frame, tau);
                 if g >= 1.0 {
                     break;
@@ -281,14 +255,7 @@ struct Bracket {
 
 impl Bracket {
     fn new(lo: f64, hi: f64) -> Bracket {
-        Bracket {
-            lo,
-            hi,
-            at_lo: f64::NAN,
-            at_hi: f64::NAN,
-            next: lo,
-            same: 0,
-        }
+        Bracket { lo, hi, at_lo: f64::NAN, at_hi: f64::NAN, next: lo, same: 0 }
     }
     /// Where to evaluate next.
     fn mid(&self) -> f64 {
@@ -321,11 +288,7 @@ impl Bracket {
             middle
         } else {
             let t = self.lo - self.at_lo * (self.hi - self.lo) / (self.at_hi - self.at_lo);
-            if t > self.lo && t < self.hi {
-                t
-            } else {
-                middle
-            }
+            if t > self.lo && t < self.hi { t } else { middle }
         };
     }
 }

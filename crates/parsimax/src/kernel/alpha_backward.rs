@@ -57,11 +57,7 @@ impl Sums {
 /// The slices of `job` have the lengths that `Backward` promises, `d ≥ 1`, `dalpha` has one
 /// number a row, and the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn rows<V: Vector>(
-    alpha: f64,
-    job: &mut Backward<'_>,
-    mut dalpha: Option<&mut [f64]>,
-) {
+pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, mut dalpha: Option<&mut [f64]>) {
     let d = job.d;
     let delta = alpha - 1.0;
     let room = d + 2 * V::LANES;
@@ -132,11 +128,7 @@ unsafe fn narrow<V: Vector>(
             let v = f64::from(*v.add(i as usize));
             sums.add((number(ps), number(ls), number(ss), number(rs)), v);
         }
-        let mean = if sums.s > 0.0 {
-            (sums.sv / sums.s) as f32
-        } else {
-            0.0
-        };
+        let mean = if sums.s > 0.0 { (sums.sv / sums.s) as f32 } else { 0.0 };
         for (k, &i) in index.iter().enumerate() {
             out[i as usize] = *ss.add(k) * scale * (*v.add(i as usize) - mean);
         }
@@ -148,33 +140,20 @@ unsafe fn narrow<V: Vector>(
 ///
 /// # Safety
 /// `ps` holds `p` at the positions `index`, all below `out.len()`, and `v` is readable there.
-unsafe fn wide(
-    delta: f64,
-    ps: *const f32,
-    index: &[u32],
-    v: *const f32,
-    out: &mut [f32],
-    scale: f64,
-) -> Sums {
+unsafe fn wide(delta: f64, ps: *const f32, index: &[u32], v: *const f32, out: &mut [f32], scale: f64) -> Sums {
     // SAFETY: as the caller vouches.
     unsafe {
         let p = |k: usize| f64::from(*ps.add(k));
         let value = |k: usize| f64::from(*v.add(index[k] as usize));
         // The largest s belongs to the smallest p.
-        let least = (0..index.len())
-            .min_by(|&a, &b| p(a).total_cmp(&p(b)))
-            .unwrap_or(0);
+        let least = (0..index.len()).min_by(|&a, &b| p(a).total_cmp(&p(b))).unwrap_or(0);
         let from = if index.is_empty() { 0.0 } else { value(least) };
         let mut sums = Sums::default();
         for k in 0..index.len() {
             let (p, l) = (p(k), p(k).ln());
             let y = -delta * l;
             let s = p * y.exp();
-            let phi = if y < 1e-2 {
-                0.5 + y / 6.0 + y * y / 24.0
-            } else {
-                (y.exp_m1() - y) / (y * y)
-            };
+            let phi = if y < 1e-2 { 0.5 + y / 6.0 + y * y / 24.0 } else { (y.exp_m1() - y) / (y * y) };
             sums.add((p, l, s, p * l * l * phi), value(k) - from);
         }
         let mean = if sums.s > 0.0 { sums.sv / sums.s } else { 0.0 };

@@ -71,11 +71,7 @@ impl Vector for Avx2 {
             let lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
             let m = _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), lane);
             let v = _mm256_maskload_ps(p, m);
-            Avx2(_mm256_blendv_ps(
-                _mm256_set1_ps(fill),
-                v,
-                _mm256_castsi256_ps(m),
-            ))
+            Avx2(_mm256_blendv_ps(_mm256_set1_ps(fill), v, _mm256_castsi256_ps(m)))
         }
     }
     #[inline(always)]
@@ -139,10 +135,7 @@ impl Vector for Avx2 {
     fn reduce_max(self) -> f32 {
         // SAFETY: `self` exists, so the CPU has AVX2.
         unsafe {
-            let h = _mm_max_ps(
-                _mm256_castps256_ps128(self.0),
-                _mm256_extractf128_ps::<1>(self.0),
-            );
+            let h = _mm_max_ps(_mm256_castps256_ps128(self.0), _mm256_extractf128_ps::<1>(self.0));
             let h = _mm_max_ps(h, _mm_movehl_ps(h, h));
             _mm_cvtss_f32(_mm_max_ss(h, _mm_movehdup_ps(h)))
         }
@@ -183,12 +176,7 @@ impl Vector for Avx2 {
                 }};
             }
             for half in 0..2 {
-                let (a, b, c, d) = (
-                    pair!(0, half),
-                    pair!(1, half),
-                    pair!(2, half),
-                    pair!(3, half),
-                );
+                let (a, b, c, d) = (pair!(0, half), pair!(1, half), pair!(2, half), pair!(3, half));
                 let (ab0, ab1) = (_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b));
                 let (cd0, cd1) = (_mm256_unpacklo_ps(c, d), _mm256_unpackhi_ps(c, d));
                 let out = dst.add(32 * half);
@@ -204,10 +192,7 @@ impl Vector for Avx2 {
         // SAFETY: `self` exists, so the CPU has AVX2.
         unsafe {
             let k = _mm256_slli_epi32::<23>(_mm256_castps_si256(k.0));
-            Avx2(_mm256_castsi256_ps(_mm256_add_epi32(
-                _mm256_castps_si256(self.0),
-                k,
-            )))
+            Avx2(_mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(self.0), k)))
         }
     }
     #[inline(always)]

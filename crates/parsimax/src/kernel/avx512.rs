@@ -128,10 +128,7 @@ impl Vector for Avx512 {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
         unsafe {
             let k = _mm512_slli_epi32::<23>(_mm512_castps_si512(k.0));
-            Avx512(_mm512_castsi512_ps(_mm512_add_epi32(
-                _mm512_castps_si512(self.0),
-                k,
-            )))
+            Avx512(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(self.0), k)))
         }
     }
     #[inline(always)]
@@ -141,10 +138,7 @@ impl Vector for Avx512 {
             let b = _mm512_castps_si512(self.0);
             let k = _mm512_srai_epi32::<23>(_mm512_sub_epi32(b, _mm512_set1_epi32(0x3f35_04f3)));
             let m = _mm512_sub_epi32(b, _mm512_slli_epi32::<23>(k));
-            (
-                Avx512(_mm512_castsi512_ps(m)),
-                Avx512(_mm512_cvtepi32_ps(k)),
-            )
+            (Avx512(_mm512_castsi512_ps(m)), Avx512(_mm512_cvtepi32_ps(k)))
         }
     }
     #[inline(always)]

@@ -8,7 +8,7 @@
 
 use super::scan::{collect, collect_indexed};
 use super::vector::{MAX_LANES, Vector};
-use super::{Backward, Map, alpha_backward};
+use super::Backward;
 
 /// Vectors whose lanes are summed in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
@@ -29,7 +29,7 @@ pub(crate) trait Weight: Copy {
 
 /// `s = p`.
 #[derive(Clone, Copy)]
-struct Identity;
+pub(crate) struct Identity;
 
 impl Weight for Identity {
     const SPARSE: bool = false;
@@ -41,7 +41,7 @@ impl Weight for Identity {
 
 /// `s = 1` on the support.
 #[derive(Clone, Copy)]
-struct Indicator;
+pub(crate) struct Indicator;
 
 impl Weight for Indicator {
     #[inline(always)]
@@ -53,7 +53,7 @@ impl Weight for Indicator {
 
 /// `s = √p`.
 #[derive(Clone, Copy)]
-struct Root;
+pub(crate) struct Root;
 
 impl Weight for Root {
     #[inline(always)]
@@ -62,28 +62,13 @@ impl Weight for Root {
     }
 }
 
-/// Dispatch on the mapping.
+/// Products of whole rows.
 ///
 /// # Safety
 /// `p`, `v` and `out` hold the same whole number of rows of `d ≥ 1` floats, and the CPU has
 /// the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        match map {
-            Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity, job),
-            Map::Sparsemax => rows::<V, _>(Indicator, job),
-            Map::Entmax15 => rows::<V, _>(Root, job),
-            Map::Entmax(alpha) => alpha_backward::rows::<V>(alpha, job, None),
-        }
-    }
-}
-
-/// # Safety
-/// As [`any`].
-#[inline(always)]
-unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
+pub(crate) unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
     // SAFETY: as the caller vouches; row `r` lies within all three slices.
     unsafe {
         if job.d <= SHORT {
@@ -96,11 +81,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
             let out = job.out.as_mut_ptr().add(r * d);
             // A dense start of the row promises a dense row: no list for it.
             let crowded = !W::SPARSE || collect::<V>(p, 256, 0.0, list) > 64;
-            let n = if crowded {
-                d
-            } else {
-                collect_indexed::<V>(p, d, 0.0, 0, list, index)
-            };
+            let n = if crowded { d } else { collect_indexed::<V>(p, d, 0.0, 0, list, index) };
             if n > d / 8 {
                 let (sv, s) = sums::<V, W>(weight, p, v, d);
                 let mean = if s > 0.0 { (sv / s) as f32 } else { 0.0 };
@@ -116,7 +97,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
 /// together.
 ///
 /// # Safety
-/// As [`any`], with `d ≤ SHORT`.
+/// As [`rows`], with `d ≤ SHORT`.
 #[inline(always)]
 unsafe fn short_rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
     // SAFETY: row `first + r` lies within all three slices for `r < here`.
@@ -145,10 +126,7 @@ unsafe fn short_rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
                 }
             }
             let mut means = [0.0f32; MAX_LANES];
-            total[0]
-                .div(total[1])
-                .keep(total[1].gt(zero))
-                .store(means.as_mut_ptr());
+            total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
             for r in 0..here {
                 let (p, v, out) = (p.add(r * d), v.add(r * d), out.add(r * d));
                 products::<V, W>(weight, p, v, out, d, means[r], job.scale);
@@ -163,12 +141,7 @@ unsafe fn short_rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
 /// # Safety
 /// As [`sums`].
 #[inline(always)]
-unsafe fn lane_sums<V: Vector, W: Weight>(
-    weight: W,
-    p: *const f32,
-    v: *const f32,
-    d: usize,
-) -> (V, V) {
+unsafe fn lane_sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f32, d: usize) -> (V, V) {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);
@@ -238,12 +211,7 @@ unsafe fn scattered<V: Vector, W: Weight>(
 /// # Safety
 /// `p` and `v` are readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn sums<V: Vector, W: Weight>(
-    weight: W,
-    p: *const f32,
-    v: *const f32,
-    d: usize,
-) -> (f64, f64) {
+unsafe fn sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f32, d: usize) -> (f64, f64) {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);

@@ -44,9 +44,7 @@ impl Level {
                     && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => {
-                is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt")
-            }
+            Level::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt"),
             #[cfg(target_arch = "aarch64")]
             Level::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns)]
@@ -126,10 +124,7 @@ macro_rules! run {
 /// If the slices do not have the lengths that [`Forward`] states.
 pub fn forward(map: Map, mut job: Forward<'_>) {
     let n = job.status.len() * job.d;
-    assert!(
-        job.z.len() == n && job.out.len() == n,
-        "forward: z and out hold rows · d floats"
-    );
+    assert!(job.z.len() == n && job.out.len() == n, "forward: z and out hold rows · d floats");
     if let Some(t) = &job.tau {
         assert!(t.len() == job.status.len(), "forward: one τ a row");
     }
@@ -149,10 +144,7 @@ pub fn forward(map: Map, mut job: Forward<'_>) {
 /// If the slices do not have the lengths that [`Backward`] states.
 pub fn backward(map: Map, mut job: Backward<'_>) {
     let n = job.out.len();
-    assert!(
-        job.p.len() == n && job.v.len() == n,
-        "backward: p, v and out are of one length"
-    );
+    assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
     if n == 0 {
         return;
     }
@@ -166,18 +158,9 @@ pub fn backward(map: Map, mut job: Backward<'_>) {
 /// If the slices do not have the lengths that [`Backward`] states, or α is out of range.
 pub fn alpha_backward(alpha: f64, mut job: Backward<'_>, dalpha: &mut [f64]) {
     let n = job.out.len();
-    assert!(
-        Map::Entmax(alpha).is_valid(),
-        "alpha_backward: α is finite and at least 1"
-    );
-    assert!(
-        job.p.len() == n && job.v.len() == n,
-        "backward: p, v and out are of one length"
-    );
-    assert!(
-        dalpha.len() * job.d == n,
-        "alpha_backward: one number a row"
-    );
+    assert!(Map::Entmax(alpha).is_valid(), "alpha_backward: α is finite and at least 1");
+    assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
+    assert!(dalpha.len() * job.d == n, "alpha_backward: one number a row");
     if n == 0 {
         dalpha.fill(0.0);
         return;
@@ -194,18 +177,9 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
     let rows = job.status.len();
     let n = rows * job.d;
     assert!(map.is_valid(), "loss: α is finite and at least 1");
-    assert!(
-        map != Map::EvSoftmax,
-        "loss: ev-softmax is not a regularised mapping"
-    );
-    assert!(
-        job.z.len() == n && job.grad.len() == n,
-        "loss: z and grad hold rows · d floats"
-    );
-    assert!(
-        job.target.len() == rows && job.loss.len() == rows,
-        "loss: one target a row"
-    );
+    assert!(map != Map::EvSoftmax, "loss: ev-softmax is not a regularised mapping");
+    assert!(job.z.len() == n && job.grad.len() == n, "loss: z and grad hold rows · d floats");
+    assert!(job.target.len() == rows && job.loss.len() == rows, "loss: one target a row");
     let fits = |&t: &u32| t == IGNORE || (t as usize) < job.d;
     assert!(job.target.iter().all(fits), "loss: targets are below d");
     if job.d == 0 {

@@ -66,11 +66,7 @@ unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
             let mut count = V::splat(0.0);
             while i < end {
                 let n = (d - i).min(V::LANES);
-                let v = if n == V::LANES {
-                    V::load(z.add(i))
-                } else {
-                    V::load_first(z.add(i), n, f32::NEG_INFINITY)
-                };
+                let v = if n == V::LANES { V::load(z.add(i)) } else { V::load_first(z.add(i), n, f32::NEG_INFINITY) };
                 max = v.max(max);
                 nan = V::or(nan, v.unordered(v));
                 let live = v.gt(none);
@@ -80,11 +76,7 @@ unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
             }
             counted += V::wide_total(V::wide_add(V::wide_zero(), count)) as usize;
         }
-        let max = if V::bits(nan) != 0 {
-            f32::NAN
-        } else {
-            max.reduce_max()
-        };
+        let max = if V::bits(nan) != 0 { f32::NAN } else { max.reduce_max() };
         (max, V::wide_total(sum) / counted as f64)
     }
 }
@@ -94,14 +86,7 @@ unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
 /// # Safety
 /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn exponentials<V: Vector>(
-    z: *const f32,
-    out: *mut f32,
-    d: usize,
-    max: f32,
-    least: f32,
-    scale: f32,
-) -> f64 {
+unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32, least: f32, scale: f32) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let (max, scale, least) = (V::splat(max), V::splat(scale), V::splat(least));

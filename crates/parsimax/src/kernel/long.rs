@@ -81,11 +81,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile, const LOSS: bool>(
                         }
                     }
                     if LOSS {
-                        sums[r] = RowSum {
-                            max: frame.max,
-                            tau: t.value(),
-                            pu,
-                        };
+                        sums[r] = RowSum { max: frame.max, tau: t.value(), pu };
                     }
                     tau = f64::from(scale) * f64::from(frame.max) + t.value();
                     Status::Ok
@@ -115,10 +111,7 @@ unsafe fn scan<V: Vector, P: Slope>(
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list never outgrows what was read.
     unsafe {
-        let mut frame = Frame {
-            max: f32::NEG_INFINITY,
-            scale,
-        };
+        let mut frame = Frame { max: f32::NEG_INFINITY, scale };
         let mut limit = f32::NEG_INFINITY;
         if d > CHUNK {
             limit = first_limit::<V, P>(prof, z, d, scale);
@@ -183,11 +176,7 @@ unsafe fn scan<V: Vector, P: Slope>(
             // since the sample's maximum is above its own limit.
             return Err(Status::Empty);
         }
-        Ok(Found {
-            frame,
-            tau,
-            listed: sparse.then_some(n),
-        })
+        Ok(Found { frame, tau, listed: sparse.then_some(n) })
     }
 }
 
@@ -206,11 +195,7 @@ unsafe fn first_limit<V: Vector, P: Slope>(prof: P, z: *const f32, d: usize, sca
         // No entry twice: τ of a multiset is no bound. The last vector stands alone.
         let stride = (d - 2 * V::LANES) / (SAMPLES - 2);
         for k in 0..SAMPLES {
-            let at = if k + 1 < SAMPLES {
-                k * stride
-            } else {
-                d - V::LANES
-            };
+            let at = if k + 1 < SAMPLES { k * stride } else { d - V::LANES };
             let v = V::load(z.add(at));
             m = v.max(m);
             v.store(sample.as_mut_ptr().add(k * V::LANES));
@@ -223,11 +208,7 @@ unsafe fn first_limit<V: Vector, P: Slope>(prof: P, z: *const f32, d: usize, sca
         let tau = bound::<V, P>(prof, sample.as_ptr(), SAMPLES * V::LANES, frame, -1.0, 4);
         let limit = cut(tau as f32, frame);
         // A NaN in the sample makes the limit NaN; the row is bad and the scan will say so.
-        if limit.is_nan() {
-            f32::NEG_INFINITY
-        } else {
-            limit
-        }
+        if limit.is_nan() { f32::NEG_INFINITY } else { limit }
     }
 }
 

@@ -11,18 +11,19 @@
 //! So the forward pass that writes `p` into the gradient also sums `p·u` over the support,
 //! and nothing is read twice.
 
-use super::instances::regularised;
-use super::vector::Vector;
 use super::write::RowSum;
 use super::{Forward, IGNORE, Loss, Map, Status};
 
-/// Losses and gradients of a block of rows.
+/// Losses and gradients of a block of rows, by the forward pass of an instruction set.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Loss` promises, `d ≥ 1`, and the CPU has the
-/// instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn rows<V: Vector>(map: Map, job: &mut Loss<'_>) {
+/// instruction set of `regularised`.
+pub(crate) unsafe fn rows(
+    map: Map,
+    job: &mut Loss<'_>,
+    regularised: unsafe fn(Map, &mut Forward<'_>, f32, &mut [RowSum]),
+) {
     let mut sums = std::mem::take(&mut job.scratch.sums);
     sums.clear();
     sums.resize(job.status.len(), RowSum::default());
@@ -37,7 +38,7 @@ pub(crate) unsafe fn rows<V: Vector>(map: Map, job: &mut Loss<'_>) {
         scratch: &mut *job.scratch,
     };
     // SAFETY: as the caller vouches, and there is a sum for every row.
-    unsafe { regularised::<V, true>(map, &mut forward, job.gain, &mut sums) };
+    unsafe { regularised(map, &mut forward, job.gain, &mut sums) };
     let alpha = match map {
         Map::Softmax | Map::EvSoftmax => 1.0,
         Map::Sparsemax => 2.0,
@@ -66,11 +67,8 @@ fn finish(alpha: f64, job: &mut Loss<'_>, r: usize, sum: RowSum) {
             let scale = f64::from(job.scale);
             let x = (f64::from(job.z[at]) - f64::from(sum.max)) * scale;
             let delta = alpha - 1.0;
-            let value = if alpha == 1.0 {
-                sum.tau - x
-            } else {
-                1.0 / (alpha * delta) + sum.pu / alpha + sum.tau / delta - x
-            };
+            let value =
+                if alpha == 1.0 { sum.tau - x } else { 1.0 / (alpha * delta) + sum.pu / alpha + sum.tau / delta - x };
             // Not negative by definition; rounding may say otherwise.
             job.loss[r] = value.max(0.0) / scale;
             job.grad[at] -= job.gain;

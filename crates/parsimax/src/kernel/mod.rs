@@ -110,10 +110,7 @@ impl Status {
 
     /// From a maximum that is NaN when any entry is.
     fn of_max(max: f32) -> Status {
-        Status::from_flags(
-            max.is_nan() || max == f32::INFINITY,
-            max == f32::NEG_INFINITY,
-        )
+        Status::from_flags(max.is_nan() || max == f32::INFINITY, max == f32::NEG_INFINITY)
     }
 
     /// What the entries of a row that is not `Ok` become.
@@ -123,11 +120,7 @@ impl Status {
 
     /// τ of a row: meaningless for an empty one (0) and NaN for a bad one.
     fn tau(self, tau: f64) -> f64 {
-        if self == Status::Ok {
-            tau
-        } else {
-            f64::from(self.fill())
-        }
+        if self == Status::Ok { tau } else { f64::from(self.fill()) }
     }
 }
 

@@ -151,10 +151,7 @@ impl Vector for Neon {
         // SAFETY: every AArch64 machine has NEON.
         unsafe {
             let k = vshlq_n_u32::<23>(vreinterpretq_u32_f32(k.0));
-            Neon(vreinterpretq_f32_u32(vaddq_u32(
-                vreinterpretq_u32_f32(self.0),
-                k,
-            )))
+            Neon(vreinterpretq_f32_u32(vaddq_u32(vreinterpretq_u32_f32(self.0), k)))
         }
     }
     #[inline(always)]

@@ -38,11 +38,7 @@ impl Tau {
     #[inline(always)]
     pub(crate) fn new(tau: f64) -> Tau {
         let hi = tau as f32;
-        Tau {
-            hi,
-            lo: (tau - f64::from(hi)) as f32,
-            w: 0.0,
-        }
+        Tau { hi, lo: (tau - f64::from(hi)) as f32, w: 0.0 }
     }
     /// The number.
     #[inline(always)]
@@ -89,13 +85,7 @@ impl<V: Vector> At<V> {
         // SAFETY: the caller vouches for the instruction set.
         let (zero, one) = unsafe { (V::splat(0.0), V::splat(1.0)) };
         let near = one.add(tau);
-        At {
-            zero,
-            hi: tau,
-            lo: zero,
-            near: (near, tau.sub(near.sub(one))),
-            w: zero,
-        }
+        At { zero, hi: tau, lo: zero, near: (near, tau.sub(near.sub(one))), w: zero }
     }
     /// `[x − τ]₊` for a τ that is an f32.
     #[inline(always)]
@@ -165,13 +155,7 @@ pub(crate) trait Profile: Slope {
     /// # Safety
     /// As [`solve`].
     #[inline(always)]
-    unsafe fn root<V: Vector, const READY: bool>(
-        &self,
-        z: *const f32,
-        len: usize,
-        frame: Frame,
-        start: f64,
-    ) -> Tau {
+    unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         Tau::new(unsafe { solve::<V, Self, READY>(*self, z, len, frame, start) })
     }
@@ -288,10 +272,7 @@ pub(crate) struct Whole {
 impl Whole {
     /// The bound for exponent `e`, as long as products are cheaper than logarithms.
     pub(crate) fn over(e: f64, inner: f32) -> Whole {
-        Whole {
-            inner,
-            n: if e <= 16.0 { e.ceil() as u32 } else { 0 },
-        }
+        Whole { inner, n: if e <= 16.0 { e.ceil() as u32 } else { 0 } }
     }
 }
 

@@ -59,11 +59,7 @@ pub(crate) const TILE: usize = 128;
 /// `z` is readable for `len` floats and `tiles` writable for a vector per (begun) tile; the
 /// CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn tile_maxima<V: Vector>(
-    z: *const f32,
-    len: usize,
-    tiles: *mut f32,
-) -> (V, bool) {
+pub(crate) unsafe fn tile_maxima<V: Vector>(z: *const f32, len: usize, tiles: *mut f32) -> (V, bool) {
     // SAFETY: every load stays within `len` floats.
     unsafe {
         let none = V::splat(f32::NEG_INFINITY);

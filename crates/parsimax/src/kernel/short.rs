@@ -62,9 +62,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
     let scale = prof.inner() * job.scale;
     // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + LANE_SLOTS + V::LANES;
-    let buffer = job
-        .scratch
-        .floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
+    let buffer = job.scratch.floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
     let rows = job.status.len();
     let mut first = 0;
     while first < rows {
@@ -72,15 +70,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
         // above.
         unsafe {
-            group::<V, P, LOSS>(
-                prof,
-                job,
-                scale,
-                (first, here),
-                (buffer, stride),
-                gain,
-                sums,
-            );
+            group::<V, P, LOSS>(prof, job, scale, (first, here), (buffer, stride), gain, sums);
         }
         first += here;
     }
@@ -160,14 +150,9 @@ unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
                 kept[r] = n;
                 counts[r] = n as f32;
             } else {
-                let frame = Frame {
-                    max: maxs[r],
-                    scale,
-                };
+                let frame = Frame { max: maxs[r], scale };
                 make_ready::<V>(list, n, frame);
-                tau[r] = prof
-                    .root::<V, true>(list, n, frame, f64::from(taus[r]))
-                    .value();
+                tau[r] = prof.root::<V, true>(list, n, frame, f64::from(taus[r])).value();
             }
         }
 
@@ -211,28 +196,10 @@ unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
                 t[first + r] = status.tau(f64::from(scale) * f64::from(maxs[r]) + tau[r]);
             }
             if status == Status::Ok {
-                let (frame, row) = (
-                    Frame {
-                        max: maxs[r],
-                        scale,
-                    },
-                    z.add(r * d),
-                );
-                let pu = dense::<V, P, LOSS>(
-                    prof,
-                    row,
-                    out.add(r * d),
-                    d,
-                    frame,
-                    Tau::new(tau[r]),
-                    gain,
-                );
+                let (frame, row) = (Frame { max: maxs[r], scale }, z.add(r * d));
+                let pu = dense::<V, P, LOSS>(prof, row, out.add(r * d), d, frame, Tau::new(tau[r]), gain);
                 if LOSS {
-                    sums[first + r] = RowSum {
-                        max: maxs[r],
-                        tau: tau[r],
-                        pu,
-                    };
+                    sums[first + r] = RowSum { max: maxs[r], tau: tau[r], pu };
                 }
             } else {
                 let row = std::slice::from_raw_parts_mut(out.add(r * d), d);

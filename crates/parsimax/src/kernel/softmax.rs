@@ -19,11 +19,7 @@ const BLOCK: usize = 16;
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(
-    job: &mut Forward<'_>,
-    gain: f32,
-    sums: &mut [RowSum],
-) {
+pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum]) {
     let d = job.d;
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices.
@@ -39,11 +35,7 @@ pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(
                 rescale::<V>(out, d, (f64::from(gain) / total) as f32);
                 tau = f64::from(job.scale) * f64::from(max) + total.ln();
                 if LOSS {
-                    sums[r] = RowSum {
-                        max,
-                        tau: total.ln(),
-                        pu: 0.0,
-                    };
+                    sums[r] = RowSum { max, tau: total.ln(), pu: 0.0 };
                 }
             } else {
                 std::slice::from_raw_parts_mut(out, d).fill(status.fill());
@@ -60,13 +52,7 @@ pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(
 /// # Safety
 /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
 #[inline(always)]
-pub(crate) unsafe fn exponentials<V: Vector>(
-    z: *const f32,
-    out: *mut f32,
-    d: usize,
-    max: f32,
-    scale: f32,
-) -> f64 {
+pub(crate) unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32, scale: f32) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let (max, scale, zero) = (V::splat(max), V::splat(scale), V::splat(0.0));
@@ -113,9 +99,7 @@ pub(crate) unsafe fn rescale<V: Vector>(out: *mut f32, d: usize, by: f32) {
             i += V::LANES;
         }
         if i < d {
-            V::load_first(out.add(i), d - i, 0.0)
-                .mul(by)
-                .store_first(out.add(i), d - i);
+            V::load_first(out.add(i), d - i, 0.0).mul(by).store_first(out.add(i), d - i);
         }
     }
 }

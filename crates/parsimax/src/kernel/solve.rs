@@ -135,11 +135,7 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
         }
         let mut before = f64::INFINITY;
         for _ in 0..STEPS {
-            let from = if P::ROUGH {
-                f64::from(floor32(tau))
-            } else {
-                tau
-            };
+            let from = if P::ROUGH { f64::from(floor32(tau)) } else { tau };
             let (f, g) = sums::<V, P, READY>(prof, z, len, frame, Tau::new(from));
             let step = prof.step_wide(f, g);
             tau = from + step;
@@ -215,8 +211,7 @@ pub(crate) unsafe fn bound<V: Vector, P: Slope>(
     let mut tau = start;
     for _ in 0..steps {
         // SAFETY: as the caller vouches.
-        let (f, g) =
-            unsafe { sums::<V, P, false>(prof, z, len, frame, Tau::new(f64::from(tau as f32))) };
+        let (f, g) = unsafe { sums::<V, P, false>(prof, z, len, frame, Tau::new(f64::from(tau as f32))) };
         tau += prof.step_wide(f, g);
         if f < 1.01 {
             break;

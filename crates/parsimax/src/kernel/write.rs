@@ -57,9 +57,7 @@ pub(crate) unsafe fn dense<V: Vector, P: Profile, const LOSS: bool>(
             i += V::LANES;
         }
         if i < d {
-            let x = V::load_first(z.add(i), d - i, f32::NEG_INFINITY)
-                .sub(max)
-                .mul(scale);
+            let x = V::load_first(z.add(i), d - i, f32::NEG_INFINITY).sub(max).mul(scale);
             let (u, p) = prof.prob(x, &at);
             if LOSS {
                 wide = V::wide_add(wide, p.mul(u));

@@ -5,8 +5,9 @@ use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
 use crate::error::check;
+use crate::single;
 use crate::view::RowLayout;
-use crate::{Float, Result, View, ViewMut};
+use crate::{Error, Float, Result, View, ViewMut};
 use std::ops::Range;
 
 /// A loss of rows of scores against targets, with its derivatives in the scores.
@@ -92,7 +93,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
     /// If shapes or axis do not fit, a target is not one, or a score that takes part is NaN or `+inf`.
     pub fn value<T: Float>(&self, z: View<'_, T>, target: Target<'_, T>) -> Result<Loss> {
         let plan = self.plan(&z, target)?;
-        let rows = self.sweep(&plan, None, |row, out, work| self.row(&plan, row, None, out, work))?;
+        let rows = self.sweep(&plan, None, false, |row, out, work| self.row(&plan, row, None, out, work))?;
         Ok(self.reduction.reduce(rows, plan.divisor))
     }
 
@@ -109,7 +110,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
     ) -> Result<Loss> {
         let plan = self.plan(&z, target)?;
         plan.rows.fits("the gradient", gradient.shape())?;
-        let rows = self.sweep(&plan, Some(gradient), |row, out, work| self.row(&plan, row, None, out, work))?;
+        let rows = self.sweep(&plan, Some(gradient), true, |row, out, work| self.row(&plan, row, None, out, work))?;
         Ok(self.reduction.reduce(rows, plan.divisor))
     }
 
@@ -130,7 +131,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         plan.rows.fits("v", v.shape())?;
         plan.rows.fits("the output", out.shape())?;
         let v = (v.data, v.layout.rows(plan.rows.axis));
-        self.sweep(&plan, Some(out), |row, out, work| self.row(&plan, row, Some(&v), out, work))?;
+        self.sweep(&plan, Some(out), false, |row, out, work| self.row(&plan, row, Some(&v), out, work))?;
         Ok(())
     }
 
@@ -179,6 +180,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         &self,
         plan: &Plan<'_, T>,
         out: Option<ViewMut<'_, T>>,
+        kernels: bool,
         work: impl Fn(usize, Option<&mut [T]>, &mut Work<T>) -> Result<f64> + Sync,
     ) -> Result<Vec<f64>> {
         let len = plan.rows.z.len;
@@ -196,6 +198,9 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             (values, issue)
         };
         let chunks = match out {
+            Some(out) if kernels => plan.rows.write(out, |rows, out| {
+                self.by_kernel(plan, rows.clone(), out).unwrap_or_else(|| chunk(rows, Some(out)))
+            }),
             Some(out) => plan.rows.write(out, |rows, out| chunk(rows, Some(out))),
             None => plan.rows.map(|rows| chunk(rows, None)),
         };
@@ -207,6 +212,29 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             all.extend(values);
         }
         Ok(all)
+    }
+
+    /// A chunk of rows with plain class targets in single precision, by the kernels; `None` if it is not one.
+    fn by_kernel<T: Float>(
+        &self,
+        plan: &Plan<'_, T>,
+        rows: Range<usize>,
+        out: &mut [T],
+    ) -> Option<(Vec<f64>, Option<Error>)> {
+        let (z, mut out) = (T::as_f32(plan.scores)?, T::as_f32_mut(out)?);
+        let (class, gain) = (plan.targets.plain_classes()?, plan.divisor.map_or(0.0, |divisor| 1.0 / divisor));
+        let (mut buffers, mut values, mut issue) = (single::Buffers::default(), Vec::with_capacity(rows.len()), None);
+        let mut start = rows.start;
+        while start < rows.end {
+            let run = start..start.saturating_add(self.rows.kernel_run(start)).min(rows.end);
+            let kernel = self.rows.kernel(start)?;
+            let part;
+            (part, out) = out.split_at_mut(run.len() * plan.rows.z.len);
+            let found = single::loss(kernel, &plan.rows, z, &run, &class, gain, part, &mut values, &mut buffers)?;
+            issue = issue.or(found);
+            start = run.end;
+        }
+        Some((values, issue))
     }
 
     /// Checks axis, mask and targets against the scores.

@@ -15,6 +15,7 @@
 
 use super::BatchLoss;
 use super::row::{Group, LossScratch, RowLoss, RowTarget, check_simplex};
+use crate::single::Kernel;
 use crate::{Regularized, Result, numeric};
 
 const NAME: &str = "Fenchel-Young loss";
@@ -100,6 +101,14 @@ impl<M: Regularized + ?Sized> RowLoss for FenchelYoungRow<'_, M> {
         };
         y.subtract_from(gradient);
         Ok(loss)
+    }
+
+    fn kernel(&self, row: usize) -> Option<Kernel> {
+        self.mappings.of(row).kernel()
+    }
+
+    fn kernel_run(&self, row: usize) -> usize {
+        self.mappings.run_from(row)
     }
 
     fn hvp_row(

@@ -1,5 +1,6 @@
 //! One row of a loss: the trait that a loss implements, and the row it gets to see.
 
+use crate::single::Kernel;
 use crate::{Error, Result, Scratch};
 
 /// The target of one clean row: non-negative, sums to 1.
@@ -70,6 +71,18 @@ pub trait RowLoss: Send + Sync {
         scratch: &mut LossScratch,
     ) -> Result<f64>;
 
+    /// The kernel that computes the loss of class targets in single precision, if there is one for this row.
+    #[doc(hidden)]
+    fn kernel(&self, _row: usize) -> Option<Kernel> {
+        None
+    }
+
+    /// The number of rows from this one on that share its kernel.
+    #[doc(hidden)]
+    fn kernel_run(&self, _row: usize) -> usize {
+        usize::MAX
+    }
+
     /// Writes the product of the Hessian in `z` with `v`.
     fn hvp_row(
         &self,
@@ -116,6 +129,11 @@ impl<'a, M: ?Sized> Group<'a, M> {
             });
         }
         Ok(Self { mappings: mappings.iter().collect(), run })
+    }
+
+    /// The number of rows from this one on that share its mapping.
+    pub(super) fn run_from(&self, row: usize) -> usize {
+        self.run - row % self.run
     }
 
     pub(super) fn of(&self, row: usize) -> &'a M {

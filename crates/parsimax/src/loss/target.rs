@@ -113,6 +113,15 @@ impl<'a, T: Float> Targets<'a, T> {
         Ok(Self { operation, source, soft, rows, treatment })
     }
 
+    /// The class of a row, `None` if it is ignored, where targets are classes and nothing else is asked of
+    /// them.
+    pub(super) fn plain_classes(&self) -> Option<impl Fn(usize) -> Option<u32> + Sync> {
+        let plain = self.treatment.weights.is_none() && self.treatment.smoothing == 0.0;
+        let (Target::Classes(y), true) = (&self.source, plain) else { return None };
+        let ignore = self.treatment.ignore;
+        Some(move |row: usize| (y[row] != ignore).then_some(y[row] as u32))
+    }
+
     /// Whether the row takes no part at all.
     pub(super) fn is_ignored(&self, row: usize) -> bool {
         matches!(&self.source, Target::Classes(y) if y[row] == self.treatment.ignore)

@@ -2,10 +2,8 @@
 
 use super::*;
 
-const ALPHAS: [f64; 17] = [
-    1.0, 1.00001, 1.001, 1.02, 1.1, 1.25, 1.4, 1.5, 1.66, 1.9, 1.999, 2.0, 2.001, 2.4, 3.0, 5.0,
-    10.0,
-];
+const ALPHAS: [f64; 17] =
+    [1.0, 1.00001, 1.001, 1.02, 1.1, 1.25, 1.4, 1.5, 1.66, 1.9, 1.999, 2.0, 2.001, 2.4, 3.0, 5.0, 10.0];
 
 #[test]
 fn rows_match_the_reference() {
@@ -14,21 +12,14 @@ fn rows_match_the_reference() {
         for d in [1, 2, 3, 8, 20, 64, 65, 200, 512, 1100, 4096, 10_001] {
             for (sigma, shift) in [(1e-3, 0.0), (0.03, 0.0), (0.3, 1e6), (1.0, 0.0), (4.0, 1e6)] {
                 let map = Map::Entmax(alpha);
-                let z: Vec<f32> = normals(&mut rng, 2 * d, sigma)
-                    .into_iter()
-                    .map(|v| v + shift)
-                    .collect();
+                let z: Vec<f32> = normals(&mut rng, 2 * d, sigma).into_iter().map(|v| v + shift).collect();
                 for level in available() {
                     let (p, _, status) = run(level, map, &z, d, 1.0);
                     assert_eq!(status, [Status::Ok; 2]);
                     for r in 0..2 {
                         let at = r * d..(r + 1) * d;
                         let want = reference(map.resolve(), &z[at.clone()], 1.0);
-                        check(
-                            &p[at],
-                            &want,
-                            &format!("{level:?} α={alpha} d={d} σ={sigma}"),
-                        );
+                        check(&p[at], &want, &format!("{level:?} α={alpha} d={d} σ={sigma}"));
                     }
                 }
             }
@@ -77,14 +68,7 @@ fn gradient(level: Level, alpha: f64, p: &[f32], v: &[f32], d: usize) -> (Vec<f3
     let (mut out, mut da) = (vec![7.0; p.len()], vec![7.0; p.len() / d]);
     with_level(level, || {
         let mut scratch = Scratch::new();
-        let job = Backward {
-            p,
-            v,
-            d,
-            scale: 1.0,
-            out: &mut out,
-            scratch: &mut scratch,
-        };
+        let job = Backward { p, v, d, scale: 1.0, out: &mut out, scratch: &mut scratch };
         alpha_backward(alpha, job, &mut da);
     });
     (out, da)
@@ -122,20 +106,14 @@ fn in_alpha(delta: f64, p: &[f32], v: &[f32]) -> f64 {
         .map(|i| {
             let (p, v) = (f64::from(p[i]), f64::from(v[i]));
             let (l, y) = (p.ln(), -delta * p.ln());
-            let phi = if y < 1e-3 {
-                0.5 + y / 6.0 + y * y / 24.0
-            } else {
-                (y.exp_m1() - y) / (y * y)
-            };
+            let phi = if y < 1e-3 { 0.5 + y / 6.0 + y * y / 24.0 } else { (y.exp_m1() - y) / (y * y) };
             (p, v, l, l * l * phi)
         })
         .collect();
     let h: f64 = -on.iter().map(|(p, _, l, _)| p * l).sum::<f64>();
     let big: f64 = on.iter().map(|(p, _, _, r)| p * r).sum();
     let e = delta * h + delta * delta * big;
-    on.iter()
-        .map(|(p, v, l, r)| v * p / (1.0 + e) * (big - r - delta * (l * big + r * h)))
-        .sum()
+    on.iter().map(|(p, v, l, r)| v * p / (1.0 + e) * (big - r - delta * (l * big + r * h))).sum()
 }
 
 #[test]
@@ -152,11 +130,7 @@ fn the_gradient_in_alpha_matches_differences() {
         for level in available() {
             let (p, _, _) = run(level, Map::Entmax(alpha), &z, 20, 1.0);
             let (_, da) = gradient(level, alpha, &p, &v, 20);
-            assert!(
-                (da[0] - want).abs() < 1e-4,
-                "{level:?} α={alpha}: {} for {want}",
-                da[0]
-            );
+            assert!((da[0] - want).abs() < 1e-4, "{level:?} α={alpha}: {} for {want}", da[0]);
         }
     }
 }
@@ -172,11 +146,7 @@ fn beyond_two_the_product_stays_finite() {
         let (out, _) = gradient(level, 10.0, &p, &v, 4);
         let total: f64 = s.iter().sum();
         let want = s[1] / total * others;
-        assert!(
-            (f64::from(out[1]) / want - 1.0).abs() < 1e-5,
-            "{} for {want}",
-            out[1]
-        );
+        assert!((f64::from(out[1]) / want - 1.0).abs() < 1e-5, "{} for {want}", out[1]);
         assert_eq!(out[3], 0.0);
     }
 }

@@ -17,19 +17,10 @@ fn weight(map: Map, p: f64) -> f64 {
 fn reference_vjp(map: Map, p: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
     let s: Vec<f64> = p.iter().map(|&p| weight(map, f64::from(p))).collect();
     let total: f64 = s.iter().sum();
-    let sv: f64 = s
-        .iter()
-        .zip(v)
-        .filter(|(s, _)| **s > 0.0)
-        .map(|(s, &v)| s * f64::from(v))
-        .sum();
+    let sv: f64 = s.iter().zip(v).filter(|(s, _)| **s > 0.0).map(|(s, &v)| s * f64::from(v)).sum();
     let mean = if total > 0.0 { sv / total } else { 0.0 };
     let one = |(s, &v): (&f64, &f32)| {
-        if *s > 0.0 {
-            f64::from(scale) * s * (f64::from(v) - mean)
-        } else {
-            0.0
-        }
+        if *s > 0.0 { f64::from(scale) * s * (f64::from(v) - mean) } else { 0.0 }
     };
     s.iter().zip(v).map(one).collect()
 }
@@ -38,17 +29,7 @@ fn run_backward(level: Level, map: Map, p: &[f32], v: &[f32], d: usize, scale: f
     let mut out = vec![7.0; p.len()];
     with_level(level, || {
         let mut scratch = Scratch::new();
-        backward(
-            map,
-            Backward {
-                p,
-                v,
-                d,
-                scale,
-                out: &mut out,
-                scratch: &mut scratch,
-            },
-        );
+        backward(map, Backward { p, v, d, scale, out: &mut out, scratch: &mut scratch });
     });
     out
 }
@@ -56,14 +37,7 @@ fn run_backward(level: Level, map: Map, p: &[f32], v: &[f32], d: usize, scale: f
 #[test]
 fn products_match_the_formula() {
     let mut rng = fastrand::Rng::with_seed(11);
-    let maps = [
-        Map::Softmax,
-        Map::Sparsemax,
-        Map::Entmax15,
-        Map::EvSoftmax,
-        Map::Entmax(1.1),
-        Map::Entmax(1.75),
-    ];
+    let maps = [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::EvSoftmax, Map::Entmax(1.1), Map::Entmax(1.75)];
     for map in maps {
         for d in [1, 2, 7, 8, 33, 64, 200, 512, 1000, 4097, 20_000] {
             for sigma in [0.001, 0.1, 1.0, 4.0] {
@@ -86,10 +60,7 @@ fn products_match_the_formula() {
                         for (i, (&a, &b)) in got[at].iter().zip(&want).enumerate() {
                             // v is of order one, s at most one.
                             let close = (f64::from(a) - b).abs() <= 2e-6;
-                            assert!(
-                                close,
-                                "{level:?} {map:?} d={d} σ={sigma} [{i}]: {a} for {b}"
-                            );
+                            assert!(close, "{level:?} {map:?} d={d} σ={sigma} [{i}]: {a} for {b}");
                             assert!(p[r * d + i] > 0.0 || a == 0.0);
                         }
                     }
@@ -104,11 +75,7 @@ fn a_row_of_zeros_has_no_gradient() {
     for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15] {
         for level in available() {
             let (p, v) = (vec![0.0; 50], vec![f32::NAN; 50]);
-            assert!(
-                run_backward(level, map, &p, &v, 25, 1.0)
-                    .iter()
-                    .all(|&g| g == 0.0)
-            );
+            assert!(run_backward(level, map, &p, &v, 25, 1.0).iter().all(|&g| g == 0.0));
         }
     }
 }

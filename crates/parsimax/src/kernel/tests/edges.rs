@@ -35,26 +35,12 @@ fn no_columns_and_no_rows() {
 #[test]
 fn equal_entries_share_equally() {
     for d in [1, 2, 3, 8, 64, 65, 500, 1024, 1025, 5000, 70_001] {
-        for c in [
-            0.0,
-            -3.5,
-            1e6,
-            1e30,
-            -1e30,
-            f32::MIN,
-            f32::MAX,
-            1e-30,
-            1e-42,
-        ] {
+        for c in [0.0, -3.5, 1e6, 1e30, -1e30, f32::MIN, f32::MAX, 1e-30, 1e-42] {
             let z = vec![c; d];
             for map in MAPS {
                 for level in available() {
                     let (p, _, _) = run(level, map, &z, d, 1.0);
-                    check(
-                        &p,
-                        &vec![1.0 / d as f64; d],
-                        &format!("{level:?} {map:?} {c} × {d}"),
-                    );
+                    check(&p, &vec![1.0 / d as f64; d], &format!("{level:?} {map:?} {c} × {d}"));
                     assert!(p.iter().all(|&v| v == p[0]), "{level:?} {map:?} {c} × {d}");
                 }
             }
@@ -82,13 +68,8 @@ fn extreme_magnitudes() {
 #[test]
 fn a_common_shift_costs_nothing() {
     let mut rng = fastrand::Rng::with_seed(6);
-    let shifted = |d: usize, rng: &mut fastrand::Rng| {
-        normals(rng, d, 1.0).into_iter().map(|v| v + 1e6).collect()
-    };
-    let rows: Vec<_> = [3, 64, 512, 4096]
-        .iter()
-        .map(|&d| shifted(d, &mut rng))
-        .collect();
+    let shifted = |d: usize, rng: &mut fastrand::Rng| normals(rng, d, 1.0).into_iter().map(|v| v + 1e6).collect();
+    let rows: Vec<_> = [3, 64, 512, 4096].iter().map(|&d| shifted(d, &mut rng)).collect();
     check_rows(&rows, 1.0, "shifted");
 }
 
@@ -146,11 +127,7 @@ fn masked_entries_are_exactly_zero() {
                 for level in available() {
                     let (p, _, status) = run(level, map, &z, d, 1.0);
                     assert_eq!(status, [Status::Ok]);
-                    check(
-                        &p,
-                        &reference(map, &z, 1.0),
-                        &format!("{level:?} {map:?} masked"),
-                    );
+                    check(&p, &reference(map, &z, 1.0), &format!("{level:?} {map:?} masked"));
                     for i in 0..d {
                         assert!(z[i] > f32::NEG_INFINITY || p[i].to_bits() == 0);
                     }

@@ -8,8 +8,8 @@ const MAPS: [Map; 4] = [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::EvSoft
 fn rows_match_the_reference() {
     let mut rng = fastrand::Rng::with_seed(1);
     let widths = [
-        1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 255, 511, 512,
-        513, 777, 1000, 1023, 1024, 1025, 1500, 4095, 4096, 4097, 5000, 9001,
+        1, 2, 3, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 100, 127, 128, 129, 255, 511, 512, 513, 777, 1000, 1023,
+        1024, 1025, 1500, 4095, 4096, 4097, 5000, 9001,
     ];
     for map in MAPS {
         for d in widths {
@@ -56,11 +56,7 @@ fn a_row_does_not_depend_on_its_neighbours() {
                     assert_eq!(s[0], status[r]);
                     assert_eq!(t[0].to_bits(), tau[r].to_bits());
                     let bits = |p: &[f32]| p.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-                    assert_eq!(
-                        bits(&q),
-                        bits(&p[r * d..(r + 1) * d]),
-                        "{level:?} {map:?} d={d}"
-                    );
+                    assert_eq!(bits(&q), bits(&p[r * d..(r + 1) * d]), "{level:?} {map:?} d={d}");
                 }
             }
         }
@@ -79,10 +75,7 @@ fn levels_agree_on_the_support() {
                 for i in 0..p.len() {
                     // An entry whose probability is rounding noise is a tie.
                     let same = (p[i] > 0.0) == (q[i] > 0.0);
-                    assert!(
-                        same || p[i].max(q[i]) < 1e-7,
-                        "{level:?} {map:?} d={d} entry {i}"
-                    );
+                    assert!(same || p[i].max(q[i]) < 1e-7, "{level:?} {map:?} d={d} entry {i}");
                 }
             }
         }
@@ -92,13 +85,7 @@ fn levels_agree_on_the_support() {
 #[test]
 fn the_threshold_reproduces_the_row() {
     let mut rng = fastrand::Rng::with_seed(4);
-    for map in [
-        Map::Softmax,
-        Map::Sparsemax,
-        Map::Entmax15,
-        Map::Entmax(1.2),
-        Map::Entmax(1.8),
-    ] {
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.2), Map::Entmax(1.8)] {
         for d in [5, 64, 600, 5000] {
             let z = normals(&mut rng, 3 * d, 1.0);
             for level in available() {
@@ -112,10 +99,7 @@ fn the_threshold_reproduces_the_row() {
                             (inner * x - tau[i / d]).max(0.0).powf(e)
                         }
                     };
-                    assert!(
-                        (again - f64::from(p[i])).abs() < 1e-6,
-                        "{level:?} {map:?} d={d}"
-                    );
+                    assert!((again - f64::from(p[i])).abs() < 1e-6, "{level:?} {map:?} d={d}");
                 }
             }
         }

@@ -50,13 +50,7 @@ fn run_loss(
 #[test]
 fn losses_and_gradients_match_the_definition() {
     let mut rng = fastrand::Rng::with_seed(31);
-    let maps = [
-        Map::Softmax,
-        Map::Sparsemax,
-        Map::Entmax15,
-        Map::Entmax(1.3),
-        Map::Entmax(3.0),
-    ];
+    let maps = [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.3), Map::Entmax(3.0)];
     for map in maps {
         for d in [1, 2, 9, 64, 500, 1025, 6000] {
             for sigma in [0.01, 1.0, 3.0] {
@@ -71,19 +65,11 @@ fn losses_and_gradients_match_the_definition() {
                             let p = reference(map, row, scale);
                             // L = γΩ(y) − γΩ(p) + <z, p − y>, and Ω(y) = 0.
                             let zy = f64::from(row[y]);
-                            let inner: f64 = p
-                                .iter()
-                                .zip(row)
-                                .map(|(p, &z)| p * (f64::from(z) - zy))
-                                .sum();
+                            let inner: f64 = p.iter().zip(row).map(|(p, &z)| p * (f64::from(z) - zy)).sum();
                             let want = inner - omega(map, &p) / f64::from(scale);
                             let what = format!("{level:?} {map:?} d={d} σ={sigma}");
                             let slack = 1e-6 * (1.0 + want.abs());
-                            assert!(
-                                (value[r] - want).abs() < slack,
-                                "{what}: {} for {want}",
-                                value[r]
-                            );
+                            assert!((value[r] - want).abs() < slack, "{what}: {} for {want}", value[r]);
                             for i in 0..d {
                                 let g = 0.5 * (p[i] - f64::from(u8::from(i == y)));
                                 let close = (f64::from(grad[r * d + i]) - g).abs() <= 1e-6;
@@ -118,12 +104,7 @@ fn ignored_empty_and_bad_rows() {
     let mut z = vec![0.5f32; 4 * d];
     z[d..2 * d].fill(f32::NEG_INFINITY);
     z[2 * d + 3] = f32::NAN;
-    for map in [
-        Map::Softmax,
-        Map::Sparsemax,
-        Map::Entmax15,
-        Map::Entmax(1.7),
-    ] {
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.7)] {
         for level in available() {
             let (value, grad, status) = run_loss(level, map, &z, d, &[IGNORE, 0, 1, 2], 1.0);
             assert_eq!(status, [Status::Ok, Status::Empty, Status::Bad, Status::Ok]);

@@ -9,13 +9,7 @@ mod loss;
 use super::*;
 
 /// Calls [`forward`] at a level; returns the probabilities, τ and statuses.
-pub(super) fn run(
-    level: Level,
-    map: Map,
-    z: &[f32],
-    d: usize,
-    scale: f32,
-) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
+pub(super) fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
     let rows = z.len().checked_div(d).unwrap_or(3);
     // Poisoned, so that an entry left unwritten shows.
     let mut out = vec![7.0; z.len()];
@@ -26,15 +20,7 @@ pub(super) fn run(
         let mut scratch = Scratch::new();
         forward(
             map,
-            Forward {
-                z,
-                d,
-                scale,
-                out: &mut out,
-                tau: Some(&mut tau),
-                status: &mut status,
-                scratch: &mut scratch,
-            },
+            Forward { z, d, scale, out: &mut out, tau: Some(&mut tau), status: &mut status, scratch: &mut scratch },
         );
     });
     (out, tau, status)
@@ -67,38 +53,23 @@ pub(super) fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
     if max == f32::NEG_INFINITY {
         return vec![0.0; z.len()];
     }
-    let x: Vec<f64> = z
-        .iter()
-        .map(|&v| (f64::from(v) - f64::from(max)) * f64::from(scale))
-        .collect();
+    let x: Vec<f64> = z.iter().map(|&v| (f64::from(v) - f64::from(max)) * f64::from(scale)).collect();
     if map == Map::Softmax {
         let total: f64 = x.iter().map(|v| v.exp()).sum();
         return x.iter().map(|v| v.exp() / total).collect();
     }
     if map == Map::EvSoftmax {
-        let live = || {
-            z.iter()
-                .filter(|v| **v > f32::NEG_INFINITY)
-                .map(|&v| f64::from(v))
-        };
+        let live = || z.iter().filter(|v| **v > f32::NEG_INFINITY).map(|&v| f64::from(v));
         let mean = live().sum::<f64>() / live().count() as f64;
         let least = mean.min(f64::from(max));
         let weight = |i: usize| {
-            if f64::from(z[i]) >= least {
-                x[i].exp()
-            } else {
-                0.0
-            }
+            if f64::from(z[i]) >= least { x[i].exp() } else { 0.0 }
         };
         let total: f64 = (0..z.len()).map(weight).sum();
         return (0..z.len()).map(|i| weight(i) / total).collect();
     }
     if let Map::Entmax(alpha) = map {
-        return if alpha < 2.0 {
-            below_two(&x, alpha - 1.0)
-        } else {
-            above_two(&x, alpha - 1.0)
-        };
+        return if alpha < 2.0 { below_two(&x, alpha - 1.0) } else { above_two(&x, alpha - 1.0) };
     }
     let (inner, e) = shape(map);
     let power = move |u: f64| {
@@ -114,11 +85,7 @@ pub(super) fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
     let (mut lo, mut hi) = (-1.0, 0.0);
     for _ in 0..64 {
         let mid = 0.5 * (lo + hi);
-        if p(mid).sum::<f64>() >= 1.0 {
-            lo = mid
-        } else {
-            hi = mid
-        }
+        if p(mid).sum::<f64>() >= 1.0 { lo = mid } else { hi = mid }
     }
     p(lo).collect()
 }
@@ -128,21 +95,13 @@ fn below_two(x: &[f64], delta: f64) -> Vec<f64> {
     let p = |t: f64| {
         x.iter().map(move |v| {
             let w = delta * (v - t);
-            if w <= -1.0 {
-                0.0
-            } else {
-                (w.ln_1p() / delta).exp()
-            }
+            if w <= -1.0 { 0.0 } else { (w.ln_1p() / delta).exp() }
         })
     };
     let (mut lo, mut hi) = (0.0, (x.len() as f64).ln().min(1.0 / delta));
     for _ in 0..64 {
         let mid = 0.5 * (lo + hi);
-        if p(mid).sum::<f64>() >= 1.0 {
-            lo = mid
-        } else {
-            hi = mid
-        }
+        if p(mid).sum::<f64>() >= 1.0 { lo = mid } else { hi = mid }
     }
     p(lo).collect()
 }
@@ -153,12 +112,7 @@ fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
     let e = 1.0 / delta;
     let mut sorted: Vec<f64> = x.iter().map(|v| delta * v).filter(|v| *v >= -1.0).collect();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    let mass = |k: usize| {
-        sorted[..k]
-            .iter()
-            .map(|v| (v - sorted[k]).powf(e))
-            .sum::<f64>()
-    };
+    let mass = |k: usize| sorted[..k].iter().map(|v| (v - sorted[k]).powf(e)).sum::<f64>();
     let (mut k, mut end) = (0, sorted.len());
     while k + 1 < end {
         let mid = (k + end) / 2;
@@ -173,11 +127,7 @@ fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
     let (mut lo, mut hi) = (0.0, 1.0);
     for _ in 0..64 {
         let mid = 0.5 * (lo + hi);
-        if sorted.iter().map(|&v| one(v, mid)).sum::<f64>() < 1.0 {
-            lo = mid
-        } else {
-            hi = mid
-        }
+        if sorted.iter().map(|&v| one(v, mid)).sum::<f64>() < 1.0 { lo = mid } else { hi = mid }
     }
     x.iter().map(|v| one(delta * v, lo)).collect()
 }
@@ -186,19 +136,12 @@ fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
 pub(super) fn check(p: &[f32], want: &[f64], what: &str) {
     let mut sum = 0.0;
     for (i, (&a, &b)) in p.iter().zip(want).enumerate() {
-        assert!(
-            (f64::from(a) - b).abs() <= 1e-6,
-            "{what}: p[{i}] = {a}, expected {b}"
-        );
+        assert!((f64::from(a) - b).abs() <= 1e-6, "{what}: p[{i}] = {a}, expected {b}");
         assert!(a >= 0.0, "{what}: p[{i}] = {a} is negative");
         assert!(a > 0.0 || b < 3e-7, "{what}: p[{i}] lost, expected {b}");
         sum += f64::from(a);
     }
     // Four ulp of one, times √d.
     let slack = 4.0 * f64::from(f32::EPSILON) * (p.len() as f64).sqrt();
-    assert!(
-        (sum - 1.0).abs() <= slack,
-        "{what}: the row sums to 1 + {:e}",
-        sum - 1.0
-    );
+    assert!((sum - 1.0).abs() <= slack, "{what}: the row sums to 1 + {:e}", sum - 1.0);
 }

@@ -1,0 +1,157 @@
+//! Single precision by whole blocks of rows: the bridge from batches to the kernels.
+//!
+//! A mapping that names a kernel ([`Mapping::kernel`](crate::Mapping::kernel)) has its `f32` rows computed
+//! by it, many at a time; everything else goes row by row in `f64`. The contract is the same, and so are
+//! the tests.
+
+use crate::batch::Plan;
+use crate::kernel::{self, Map, Status};
+use crate::view::RowLayout;
+use crate::{Error, Float, View};
+use std::ops::Range;
+
+/// A kernel and the factor 1/γ on differences of scores.
+#[derive(Debug, Clone, Copy)]
+pub struct Kernel {
+    map: Map,
+    scale: f32,
+}
+
+impl Kernel {
+    /// The kernel of a mapping of strength `gamma`; `None` where 1/γ is not a usual `f32`.
+    pub(crate) fn new(map: Map, gamma: f64) -> Option<Self> {
+        let scale = (1.0 / gamma) as f32;
+        scale.is_normal().then_some(Self { map, scale })
+    }
+}
+
+/// Memory of one chunk of rows.
+#[derive(Default)]
+pub(crate) struct Buffers {
+    gather: [Vec<f32>; 2],
+    status: Vec<Status>,
+    scratch: kernel::Scratch,
+}
+
+/// Rows of an array one behind the other, borrowed if they lie like that.
+fn block<'a>(layout: &RowLayout, data: &'a [f32], rows: &Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    if layout.is_packed() {
+        return layout.packed(data, rows);
+    }
+    let mut row_buffer = Vec::new();
+    buffer.clear();
+    rows.clone().for_each(|row| buffer.extend_from_slice(layout.read(data, row, &mut row_buffer)));
+    buffer
+}
+
+/// The scores of rows with −∞ at masked entries, which is how kernels know a mask.
+fn scores<'a>(plan: &Plan<'_>, data: &'a [f32], rows: &Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+    if !plan.is_masked() {
+        return block(&plan.z, data, rows, buffer);
+    }
+    let mut row_buffer = Vec::new();
+    buffer.clear();
+    for row in rows.clone() {
+        let takes_part = plan.mask(row);
+        let row = plan.z.read(data, row, &mut row_buffer).iter().enumerate();
+        buffer.extend(row.map(|(i, z)| if takes_part(i) { *z } else { f32::NEG_INFINITY }));
+    }
+    buffer
+}
+
+/// The error of a row that holds a bad score.
+fn bad_score(plan: &Plan<'_>, data: &[f32], row: usize) -> Option<Error> {
+    let (mut buffer, takes_part) = (Vec::new(), plan.mask(row));
+    let z = plan.z.read(data, row, &mut buffer);
+    let bad = |z: f32| z.is_nan() || z == f32::INFINITY;
+    let index = (0..z.len()).find(|i| takes_part(*i) && bad(z[*i]))?;
+    Some(plan.bad_score(row, index, z[index].widen()))
+}
+
+/// Probabilities of rows that share a kernel; returns the first bad score.
+pub(crate) fn forward(
+    kernel: Kernel,
+    plan: &Plan<'_>,
+    z: &[f32],
+    rows: &Range<usize>,
+    out: &mut [f32],
+    buffers: &mut Buffers,
+) -> Option<Error> {
+    let Buffers { gather: [gather, _], status, scratch } = buffers;
+    status.clear();
+    status.resize(rows.len(), Status::Ok);
+    let Kernel { map, scale } = kernel;
+    let block = scores(plan, z, rows, gather);
+    kernel::forward(map, kernel::Forward { z: block, d: plan.z.len, scale, out, tau: None, status, scratch });
+    let first = status.iter().position(|status| *status == Status::Bad)?;
+    bad_score(plan, z, rows.start + first)
+}
+
+/// `Jᵀv` of rows that share a kernel, and `<v, ∂p/∂α>` of each if `slopes` asks for it; returns the first
+/// bad score. The forward pass has filled bad rows of `p` with NaN.
+#[expect(clippy::too_many_arguments, reason = "the arguments of a backward pass and their places")]
+pub(crate) fn backward<T: Float>(
+    kernel: Kernel,
+    plan: &Plan<'_>,
+    z: &[f32],
+    (p, v): (&View<'_, T>, &View<'_, T>),
+    rows: &Range<usize>,
+    out: &mut [f32],
+    slopes: Option<&mut [f64]>,
+    buffers: &mut Buffers,
+) -> Option<Error> {
+    let Buffers { gather: [gp, gv], scratch, .. } = buffers;
+    let (pd, vd) = (T::as_f32(p.data)?, T::as_f32(v.data)?);
+    let p = block(&p.layout.rows(plan.axis), pd, rows, gp);
+    let v = block(&v.layout.rows(plan.axis), vd, rows, gv);
+    let (d, Kernel { map, scale }) = (plan.z.len, kernel);
+    let job = kernel::Backward { p, v, d, scale, out: &mut *out, scratch };
+    match (map, slopes) {
+        (Map::Entmax(alpha), Some(slopes)) => kernel::alpha_backward(alpha, job, slopes),
+        _ => kernel::backward(map, job),
+    }
+    let mut first = None;
+    for (i, row) in rows.clone().enumerate().filter(|(i, _)| p[i * d].is_nan()) {
+        out[i * d..(i + 1) * d].fill(f32::NAN);
+        first = first.or_else(|| bad_score(plan, z, row));
+    }
+    first
+}
+
+/// Whether the kernel knows the gradient in its parameter.
+pub(crate) fn has_slope(kernel: Kernel) -> bool {
+    matches!(kernel.map, Map::Entmax(_))
+}
+
+/// Losses of class targets of rows that share a kernel, with the gradient `gain·(p − y)` in `out`; `None` if
+/// a row is not for the kernel (its class is masked), and nothing was written.
+#[expect(clippy::too_many_arguments, reason = "the arguments of a loss and their places")]
+pub(crate) fn loss(
+    kernel: Kernel,
+    plan: &Plan<'_>,
+    z: &[f32],
+    rows: &Range<usize>,
+    class: impl Fn(usize) -> Option<u32>,
+    gain: f64,
+    out: &mut [f32],
+    values: &mut Vec<f64>,
+    buffers: &mut Buffers,
+) -> Option<Option<Error>> {
+    let Buffers { gather: [gather, _], status, scratch } = buffers;
+    let (d, Kernel { map, scale }) = (plan.z.len, kernel);
+    let block = scores(plan, z, rows, gather);
+    let target: Vec<u32> = rows.clone().map(|row| class(row).unwrap_or(kernel::IGNORE)).collect();
+    let masked =
+        |(i, class): (usize, &u32)| *class != kernel::IGNORE && block[i * d + *class as usize] == f32::NEG_INFINITY;
+    if target.iter().enumerate().any(masked) {
+        return None;
+    }
+    status.clear();
+    status.resize(rows.len(), Status::Ok);
+    let start = values.len();
+    values.resize(start + rows.len(), 0.0);
+    let (loss, gain, target) = (&mut values[start..], gain as f32, &target[..]);
+    kernel::loss(map, kernel::Loss { z: block, d, scale, target, gain, loss, grad: out, status, scratch });
+    let bad = |i: usize| status[i] == Status::Bad && target[i] != kernel::IGNORE;
+    Some((0..rows.len()).find(|i| bad(*i)).and_then(|i| bad_score(plan, z, rows.start + i)))
+}

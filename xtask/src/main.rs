@@ -1,9 +1,11 @@
-//! Chores of the parsimax workspace: `cargo xtask test`, `cargo xtask docs`.
+//! Chores of the parsimax workspace: `cargo xtask test`, `docs`, `bench`, `instructions`.
 //!
 //! A chore is a module with a `run`; this file only names them.
 
+mod bench;
 mod docs;
 mod formulas;
+mod instructions;
 mod katex;
 mod readme;
 mod shell;
@@ -29,6 +31,19 @@ enum Chore {
         #[arg(long)]
         check: bool,
     },
+    /// Measure parsimax beside PyTorch and judge its goals; --help lists the options
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// Options of benchmarks/bench.py
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        options: Vec<String>,
+    },
+    /// Count the instructions of the headline kernels; fail if one grew by more than 10%
+    Instructions {
+        /// Write the counts down instead
+        #[arg(long)]
+        record: bool,
+    },
 }
 
 fn main() -> ExitCode {
@@ -36,6 +51,8 @@ fn main() -> ExitCode {
         Chore::Test { fast } => test::run(fast),
         Chore::Docs { check: true } => docs::check(),
         Chore::Docs { check: false } => docs::build(),
+        Chore::Bench { options } => bench::run(&options),
+        Chore::Instructions { record } => instructions::run(record),
     };
     match done {
         Ok(line) => {

@@ -9,6 +9,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-testkit", &["parsimax"]),
     ("parsimax-cli", &["parsimax"]),
     ("xtask", &["parsimax"]),
+    ("parsimax-bench-native", &["parsimax"]),
 ];
 
 /// Crates from outside that the core may use without being asked again.

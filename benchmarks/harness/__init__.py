@@ -1,0 +1,1 @@
+"""Measures parsimax beside PyTorch, memcpy and the entmax package, in one process."""

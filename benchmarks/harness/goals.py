@@ -1,0 +1,155 @@
+"""The goals, as data, and the judge.
+
+A goal holds for every cell that it covers, so the worst of them decides. Times are on one thread.
+"""
+
+import math
+import re
+from dataclasses import dataclass
+
+from .operations import CROSS_ENTROPY, MEMCPY, SOFTMAX, SOFTMAX_BACKWARD
+from .workloads import INPUTS, SCALE_ONE
+
+ANY = (0, math.inf)
+ATTENTION = "torch scaled_dot_product_attention"
+WORST = tuple(INPUTS)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """`operation` takes at most `limit` times as long as `reference` for these widths and inputs."""
+
+    operation: str
+    d: tuple[float, float]
+    inputs: tuple[str, ...]
+    limit: float
+    reference: str
+
+    def covers(self, cell):
+        fits = re.fullmatch(self.operation, cell["operation"]) is not None
+        return fits and self.d[0] <= cell["shape"][1] <= self.d[1] and cell["input"] in self.inputs
+
+
+ALPHA = r"entmax α=[\d.]+"
+ALPHA_FROM_15 = r"entmax α=(1\.5|1\.75|2|3|4)"
+SHARP = r"(sparsemax|entmax15)"
+
+GOALS = [
+    # operation, widths, inputs, limit, reference
+    Goal("softmax forward", ANY, SCALE_ONE, 0.42, SOFTMAX),
+    Goal("softmax forward", ANY, WORST, 0.5, SOFTMAX),
+    Goal("sparsemax forward", (512, math.inf), SCALE_ONE, 0.22, SOFTMAX),
+    Goal("sparsemax forward", (64, 64), SCALE_ONE, 0.30, SOFTMAX),
+    Goal("sparsemax forward", (32768, math.inf), SCALE_ONE, 1.5, MEMCPY),
+    Goal("sparsemax forward", ANY, WORST, 0.6, SOFTMAX),
+    Goal("entmax15 forward", (4096, math.inf), SCALE_ONE, 0.25, SOFTMAX),
+    Goal("entmax15 forward", (512, 512), SCALE_ONE, 0.30, SOFTMAX),
+    Goal("entmax15 forward", (64, 64), SCALE_ONE, 0.40, SOFTMAX),
+    Goal("entmax15 forward", ANY, WORST, 0.7, SOFTMAX),
+    Goal(f"{ALPHA_FROM_15} forward", (4096, math.inf), SCALE_ONE, 0.4, SOFTMAX),
+    Goal(r"entmax α=1\.25 forward", (4096, math.inf), SCALE_ONE, 0.8, SOFTMAX),
+    Goal(f"{ALPHA} forward", (0, 512), SCALE_ONE, 1.5, SOFTMAX),
+    Goal(f"{ALPHA} forward", ANY, WORST, 2.0, SOFTMAX),
+    Goal(f"{SHARP} backward", (4096, math.inf), SCALE_ONE, 0.35, SOFTMAX_BACKWARD),
+    Goal(f"{SHARP} backward", (0, 4095), SCALE_ONE, 0.6, SOFTMAX_BACKWARD),
+    Goal(f"{SHARP} backward", ANY, WORST, 1.2, SOFTMAX_BACKWARD),
+    Goal(f"{ALPHA} backward with α-gradient", ANY, SCALE_ONE, 1.0, SOFTMAX_BACKWARD),
+    Goal(f"{ALPHA} backward with α-gradient", ANY, WORST, 1.2, SOFTMAX_BACKWARD),
+    Goal(f"{SHARP} loss", ANY, SCALE_ONE, 0.15, CROSS_ENTROPY),
+    Goal(f"{SHARP} loss", ANY, WORST, 0.25, CROSS_ENTROPY),
+    Goal("sparsemax attention", (2048, 2048), SCALE_ONE, 0.45, ATTENTION),
+    Goal("entmax15 attention", (2048, 2048), SCALE_ONE, 0.50, ATTENTION),
+    Goal(f"{SHARP} attention", (128, 512), SCALE_ONE, 0.6, ATTENTION),
+    Goal(f"{SHARP} attention", ANY, WORST, 1.0, ATTENTION),
+    Goal("fusedmax forward", ANY, SCALE_ONE, 3.0, SOFTMAX),
+    Goal("oscarmax forward", ANY, SCALE_ONE, 6.0, SOFTMAX),
+    Goal("sq-pnorm-max forward", ANY, SCALE_ONE, 2.0, SOFTMAX),
+    Goal("ev-softmax forward", ANY, SCALE_ONE, 0.6, SOFTMAX),
+]
+
+SLOPE_LIMIT = 1.1
+"""Exponent of time against d, the logarithm of an O(d log d) divided out."""
+
+SPEED_UP = 1.8
+SPEED_UP_FROM_SECONDS = 150e-6
+SLOWER_AT_MOST = 1.05
+"""“Never slower” on a clock that is not exact."""
+
+
+def judge(cells):
+    """Every goal with its worst cell: met, missed or not measured."""
+    times = {_key(cell): cell["seconds"] for cell in cells if cell["threads"] == 1}
+    verdicts = []
+    for goal in GOALS:
+        ratios = []
+        for cell in cells:
+            reference = times.get(_key(cell | {"operation": goal.reference}))
+            if cell["threads"] == 1 and goal.covers(cell) and reference:
+                ratios.append((cell["seconds"] / reference, cell))
+        verdict = _describe(goal) | {"limit": goal.limit, "reference": goal.reference, "cells": len(ratios)}
+        if ratios:
+            ratio, cell = max(ratios, key=lambda pair: pair[0])
+            where = {key: cell[key] for key in ("operation", "shape", "input")}
+            verdict |= {"ratio": ratio, "at": where, "verdict": "met" if ratio <= goal.limit else "missed"}
+        else:
+            verdict["verdict"] = "not measured"
+        verdicts.append(verdict)
+    return verdicts
+
+
+def judge_threads(cells, is_ours):
+    """Two threads against one: faster where there is work, never slower where there is little."""
+    by_threads = {1: {}, 2: {}}
+    for cell in cells:
+        if cell["threads"] in by_threads and (is_ours(cell["operation"]) or cell["operation"] == MEMCPY):
+            by_threads[cell["threads"]][_key(cell)] = cell
+    large, small, memory = [], [], []
+    for key, one in by_threads[1].items():
+        two = by_threads[2].get(key)
+        if two is None:
+            continue
+        pair = (one["seconds"] / two["seconds"], {k: one[k] for k in ("operation", "shape", "input")})
+        if one["operation"] == MEMCPY:
+            memory.append(pair)
+        else:
+            (large if one["seconds"] >= SPEED_UP_FROM_SECONDS else small).append(pair)
+    return [
+        _threads_verdict("work of 150 µs and more", large, SPEED_UP),
+        _threads_verdict("less work", small, 1 / SLOWER_AT_MOST),
+        _threads_verdict("memcpy, for comparison", memory, None),
+    ]
+
+
+def _threads_verdict(what, pairs, limit):
+    verdict = {"what": what, "limit": limit, "cells": len(pairs), "verdict": "not measured"}
+    if pairs:
+        worst = min(pairs, key=lambda pair: pair[0])
+        ordered = sorted(speed_up for speed_up, _ in pairs)
+        verdict |= {"worst": worst[0], "at": worst[1], "median": ordered[len(ordered) // 2]}
+        verdict["fulfilled"] = sum(speed_up >= (limit or 0) for speed_up in ordered)
+        verdict["verdict"] = "—" if limit is None else "met" if worst[0] >= limit else "missed"
+    return verdict
+
+
+def _key(cell):
+    return (cell["operation"], tuple(cell["shape"]), cell["input"])
+
+
+def _describe(goal):
+    low, high = goal.d
+    if low == high:
+        widths = f"d = {low}"
+    elif goal.d == ANY:
+        widths = "any d"
+    elif high == math.inf:
+        widths = f"d ≥ {low}"
+    elif low == 0:
+        widths = f"d ≤ {high}"
+    else:
+        widths = f"{low} ≤ d ≤ {high}"
+    plain = {ALPHA: "α-entmax", ALPHA_FROM_15: "α-entmax, α ≥ 1.5", SHARP: "sparsemax and entmax15"}
+    operation = goal.operation
+    for pattern, words in plain.items():
+        operation = operation.replace(pattern, words)
+    operation = operation.replace("\\.", ".")
+    return {"operation": operation, "widths": widths, "inputs": "worst input" if goal.inputs == WORST else "scale ≥ 1"}

@@ -6,9 +6,9 @@
 //! support is listed, `v` is read there alone, and the rest is filled with zeros. Entries of `v` off the support are masked
 //! out before anything is done with them, so an infinity there does no harm.
 
+use super::Backward;
 use super::scan::{collect, collect_indexed};
 use super::vector::{MAX_LANES, Vector};
-use super::Backward;
 
 /// Vectors whose lanes are summed in f32 before the sum moves to f64.
 const BLOCK: usize = 16;

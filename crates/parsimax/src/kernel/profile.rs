@@ -193,16 +193,19 @@ impl Profile for Sparsemax {
         // SAFETY: the caller vouches for the instruction set.
         f.sub(unsafe { V::splat(1.0) }).div(g)
     }
-    /// The equation is linear while the support stands: same count, same root.
+    /// The equation is linear while the support stands: same count, same root. A step back, from a τ
+    /// that rounding has put right of the root, may bring entries into the support that its slope did not
+    /// know; then there is one more to make.
     #[inline(always)]
-    unsafe fn unsettled<V: Vector>(&self, (f, g): (V, V), before: V, _: V, _: V) -> V::Mask {
+    unsafe fn unsettled<V: Vector>(&self, (f, g): (V, V), before: V, step: V, n: V) -> V::Mask {
         // SAFETY: the caller vouches for the instruction set.
-        let close = unsafe { V::splat(1.0 + CLOSE) };
-        V::and(before.gt(g), f.gt(close))
+        let (close, zero) = unsafe { (V::splat(CLOSE), V::splat(0.0)) };
+        let one = unsafe { V::splat(1.0) };
+        V::or(V::and(before.gt(g), f.gt(one.add(close))), n.mul(zero.sub(step)).gt(close))
     }
     #[inline(always)]
-    fn unsettled_wide(&self, (f, g): (f64, f64), before: f64, _: f64, _: f64) -> bool {
-        before > g && f > 1.0 + f64::from(CLOSE)
+    fn unsettled_wide(&self, (f, g): (f64, f64), before: f64, step: f64, n: f64) -> bool {
+        (before > g && f > 1.0 + f64::from(CLOSE)) || n * -step > f64::from(CLOSE)
     }
     #[inline(always)]
     unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {

@@ -142,7 +142,8 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
             if !prof.unsettled_wide((f, g), before, step, len as f64) {
                 break;
             }
-            before = g;
+            // After a step back nothing is known of the slope.
+            before = if step < 0.0 { f64::INFINITY } else { g };
         }
         tau
     }
@@ -273,7 +274,7 @@ pub(crate) unsafe fn solve_lanes<V: Vector, P: Profile>(
             if V::bits(active) == 0 {
                 break;
             }
-            before = g;
+            before = V::splat(f32::INFINITY).select(zero.gt(step), g);
         }
         (tau, step)
     }

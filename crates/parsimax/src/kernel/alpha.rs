@@ -12,9 +12,9 @@
 //! small because an entry `x_k` sits on the threshold, τ is replaced by `x_k` and the
 //! probability `w` of that entry: `p = (x − x_k + w^δ)^e`, whose differences are exact.
 
-use super::expo::{exp_nonpos, ln, ln_near_one};
-use super::profile::{At, Profile, Slope, Tau};
-use super::solve::{Frame, sums};
+use super::expo::{exp2_nonpos, log2, log2_near_one};
+use super::profile::{At, Profile, Slope, Tau, Whole};
+use super::solve::{Frame, solve, sums};
 use super::vector::Vector;
 
 /// `1 < α < 2`.
@@ -37,6 +37,7 @@ const CLOSE: f64 = 2e-6;
 
 impl Slope for Below {
     const ROUGH: bool = false;
+    const DEAR: bool = true;
     #[inline(always)]
     fn inner(&self) -> f32 {
         self.inner
@@ -57,14 +58,13 @@ impl Slope for Below {
 }
 
 impl Profile for Below {
-    const DEAR: bool = true;
     #[inline(always)]
     unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let one = V::splat(1.0);
-            let back = ln(f).mul(V::splat(-self.inner));
-            f.mul(one.sub(exp_nonpos(back))).div(g)
+            let back = log2(f).mul(V::splat(-self.inner));
+            f.mul(one.sub(exp2_nonpos(back))).div(g)
         }
     }
     #[inline(always)]
@@ -81,8 +81,18 @@ impl Profile for Below {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let u = at.excess(x);
-            let l = ln_near_one(u, at.below_one(x)).mul(V::splat(self.e));
-            (u, exp_nonpos(l).keep(u.gt(V::splat(0.0))))
+            let l = log2_near_one(u, at.below_one(x)).mul(V::splat(self.e));
+            (u, exp2_nonpos(l).keep(u.gt(V::splat(0.0))))
+        }
+    }
+    /// Most of the way goes by products: the root of the next whole power is a lower bound.
+    #[inline(always)]
+    unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let near = Whole::over(1.0 / self.delta, self.inner);
+            let from = if near.n > 0 { solve::<V, Whole, READY>(near, z, len, frame, start) - 1e-7 } else { start };
+            Tau::new(solve::<V, Below, READY>(*self, z, len, frame, from))
         }
     }
 }
@@ -104,6 +114,7 @@ impl Above {
 
 impl Slope for Above {
     const ROUGH: bool = false;
+    const DEAR: bool = true;
     #[inline(always)]
     fn inner(&self) -> f32 {
         self.inner
@@ -123,7 +134,6 @@ impl Slope for Above {
 }
 
 impl Profile for Above {
-    const DEAR: bool = true;
     unsafe fn step<V: Vector>(&self, f: V, _: V) -> V {
         f
     }
@@ -138,7 +148,7 @@ impl Profile for Above {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let u = at.excess(x);
-            let p = exp_nonpos(ln(u).mul(V::splat(self.e))).keep(u.gt(V::splat(0.0)));
+            let p = exp2_nonpos(log2(u).mul(V::splat(self.e))).keep(u.gt(V::splat(0.0)));
             // `w^δ` may vanish in f32 where `w` does not. Without an anchor `w` is 0.
             (u, p.max(at.w.keep(at.is_anchor(x))))
         }

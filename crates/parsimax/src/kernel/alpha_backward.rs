@@ -16,7 +16,7 @@
 //! the entry with the largest `s` so that nothing cancels against it.
 
 use super::Backward;
-use super::expo::{exp_nonpos, ln};
+use super::expo::{exp2_nonpos, log2};
 use super::scan::collect_indexed;
 use super::vector::Vector;
 
@@ -107,8 +107,8 @@ unsafe fn narrow<V: Vector>(
         let mut i = 0;
         while i < index.len() {
             let p = V::load(ps.add(i));
-            let l = ln(p);
-            let s = exp_nonpos(l.mul(rest));
+            let bits = log2(p);
+            let (l, s) = (bits.mul(V::splat(std::f32::consts::LN_2)), exp2_nonpos(bits.mul(rest)));
             let y = V::splat(0.0).sub(delta.mul(l));
             // φ₂ by its series below 1 (the next term is y⁸/10! < 3e−7), directly above.
             let mut phi = V::splat(1.0 / 362_880.0).fma(y, V::splat(1.0 / 40_320.0));

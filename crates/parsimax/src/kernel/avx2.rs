@@ -88,7 +88,6 @@ impl Vector for Avx2 {
         sqrt() = _mm256_sqrt_ps;
         max(b) = _mm256_max_ps;
         fma(b, c) = _mm256_fmadd_ps;
-        fnma(b, c) = _mm256_fnmadd_ps;
     }
 
     #[inline(always)]

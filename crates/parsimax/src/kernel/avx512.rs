@@ -57,7 +57,6 @@ impl Vector for Avx512 {
         sqrt() = _mm512_sqrt_ps;
         max(b) = _mm512_max_ps;
         fma(b, c) = _mm512_fmadd_ps;
-        fnma(b, c) = _mm512_fnmadd_ps;
     }
 
     #[inline(always)]

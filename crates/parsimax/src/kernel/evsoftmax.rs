@@ -5,7 +5,7 @@
 //! summed in f64, where a row of equal entries sums exactly; the threshold is the smallest
 //! f32 not below it, and never above the maximum.
 
-use super::expo::exp_nonpos;
+use super::expo::exp2_nonpos;
 use super::softmax::rescale;
 use super::vector::Vector;
 use super::{Forward, Status};
@@ -89,19 +89,20 @@ unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
 unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32, least: f32, scale: f32) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
+        let scale = scale * std::f32::consts::LOG2_E;
         let (max, scale, least) = (V::splat(max), V::splat(scale), V::splat(least));
         let mut wide = V::wide_zero();
         let mut i = 0;
         while i + V::LANES <= d {
             let v = V::load(z.add(i));
-            let x = exp_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
+            let x = exp2_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
             x.store(out.add(i));
             wide = V::wide_add(wide, x);
             i += V::LANES;
         }
         if i < d {
             let v = V::load_first(z.add(i), d - i, f32::NEG_INFINITY);
-            let x = exp_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
+            let x = exp2_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
             x.store_first(out.add(i), d - i);
             wide = V::wide_add(wide, x);
         }

@@ -39,20 +39,21 @@ macro_rules! instance {
                 softmax(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
                     softmax::forward::<V, LOSS>(job, gain, sums);
                 sparsemax_short(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
-                    short::forward::<V, _, LOSS>(Sparsemax(1.0), job, gain, sums);
+                    short::forward::<V, _, _, LOSS>((Sparsemax(1.0), Sparsemax(1.0)), job, gain, sums);
                 sparsemax_long(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
                     long::forward::<V, _, _, LOSS>((Sparsemax(1.0), Sparsemax(1.0)), job, gain, sums);
                 entmax15_short(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
-                    short::forward::<V, _, LOSS>(Entmax15, job, gain, sums);
+                    short::forward::<V, _, _, LOSS>((Entmax15, Entmax15), job, gain, sums);
                 entmax15_long(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
                     long::forward::<V, _, _, LOSS>((Entmax15, Entmax15), job, gain, sums);
-                below_short(alpha: f64, job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
-                    short::forward::<V, _, LOSS>(Below::new(alpha), job, gain, sums);
-                below_long(alpha: f64, job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum]) {
-                    let prof = Below::new(alpha);
-                    let bounds = Whole::over(1.0 / (alpha - 1.0), prof.inner());
-                    long::forward::<V, _, _, LOSS>((bounds, prof), job, gain, sums);
-                };
+                whole_short(whole: Whole, job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
+                    short::forward::<V, _, _, LOSS>((whole, whole), job, gain, sums);
+                whole_long(whole: Whole, job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
+                    long::forward::<V, _, _, LOSS>((whole, whole), job, gain, sums);
+                below_short(pair: (Whole, Below), job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
+                    short::forward::<V, _, _, LOSS>(pair, job, gain, sums);
+                below_long(pair: (Whole, Below), job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum])
+                    long::forward::<V, _, _, LOSS>(pair, job, gain, sums);
                 above(alpha: f64, job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum]) {
                     let prof = Above::new(alpha);
                     let bounds = Sparsemax(prof.inner());
@@ -80,10 +81,19 @@ macro_rules! instance {
                         Map::Sparsemax => sparsemax_long::<LOSS>(job, gain, sums),
                         Map::Entmax15 if is_short => entmax15_short::<LOSS>(job, gain, sums),
                         Map::Entmax15 => entmax15_long::<LOSS>(job, gain, sums),
-                        Map::Entmax(alpha) if is_short && (1.05..2.0).contains(&alpha) => {
-                            below_short::<LOSS>(alpha, job, gain, sums);
+                        Map::Entmax(alpha) if alpha < 2.0 => {
+                            let prof = Below::new(alpha);
+                            let bounds = Whole::over(1.0 / (alpha - 1.0), prof.inner());
+                            match Whole::exactly(alpha) {
+                                Some(whole) if is_short => whole_short::<LOSS>(whole, job, gain, sums),
+                                Some(whole) => whole_long::<LOSS>(whole, job, gain, sums),
+                                // Thresholds in the lanes are f32: too coarse for α near 1.
+                                None if is_short && (1..=8).contains(&bounds.n) => {
+                                    below_short::<LOSS>((bounds, prof), job, gain, sums);
+                                }
+                                None => below_long::<LOSS>((bounds, prof), job, gain, sums),
+                            }
                         }
-                        Map::Entmax(alpha) if alpha < 2.0 => below_long::<LOSS>(alpha, job, gain, sums),
                         Map::Entmax(alpha) => above::<LOSS>(alpha, job, gain, sums),
                     }
                 }

@@ -30,6 +30,7 @@ mod expo;
 mod instances;
 mod long;
 mod loss;
+mod pair;
 mod portable;
 mod profile;
 mod scan;

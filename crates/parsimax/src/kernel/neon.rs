@@ -76,11 +76,6 @@ impl Vector for Neon {
         Neon(unsafe { vfmaq_f32(c.0, self.0, b.0) })
     }
     #[inline(always)]
-    fn fnma(self, b: Self, c: Self) -> Self {
-        // SAFETY: every AArch64 machine has NEON.
-        Neon(unsafe { vfmsq_f32(c.0, self.0, b.0) })
-    }
-    #[inline(always)]
     fn gt(self, b: Self) -> uint32x4_t {
         // SAFETY: every AArch64 machine has NEON.
         unsafe { vcgtq_f32(self.0, b.0) }

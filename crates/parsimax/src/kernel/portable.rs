@@ -86,10 +86,6 @@ impl Vector for Portable {
         self.mul(b).add(c)
     }
     #[inline(always)]
-    fn fnma(self, b: Self, c: Self) -> Self {
-        c.sub(self.mul(b))
-    }
-    #[inline(always)]
     fn gt(self, b: Self) -> [u32; LANES] {
         compare!(self, b, |x, y| x > y)
     }

@@ -16,6 +16,7 @@
 //! `O(log d + log 1/ε)` whatever the input. There is no quadratic case as there is for the
 //! textbook bound of Michelot's method. `STEPS` caps the loop against rounding noise only.
 
+use super::expo::{exp2_nonpos, log2};
 use super::solve::{Frame, solve};
 use super::vector::Vector;
 
@@ -118,6 +119,8 @@ impl<V: Vector> At<V> {
 pub(crate) trait Slope: Copy {
     /// Whether residuals are taken at a τ rounded to f32.
     const ROUGH: bool = true;
+    /// Whether terms are so dear (logarithms) that zeros should be written without them.
+    const DEAR: bool = false;
     /// `x = inner · scale · (z − max)`.
     fn inner(&self) -> f32;
     /// The terms of the residual sum `f` and of the slope sum `g`.
@@ -131,8 +134,6 @@ pub(crate) trait Slope: Copy {
 
 /// The power of a thresholded mapping and how its threshold is found.
 pub(crate) trait Profile: Slope {
-    /// Whether `prob` is so dear that zeros should be written without it.
-    const DEAR: bool = false;
     /// Lane-wise Newton step.
     ///
     /// # Safety
@@ -199,9 +200,8 @@ impl Profile for Sparsemax {
     #[inline(always)]
     unsafe fn unsettled<V: Vector>(&self, (f, g): (V, V), before: V, step: V, n: V) -> V::Mask {
         // SAFETY: the caller vouches for the instruction set.
-        let (close, zero) = unsafe { (V::splat(CLOSE), V::splat(0.0)) };
-        let one = unsafe { V::splat(1.0) };
-        V::or(V::and(before.gt(g), f.gt(one.add(close))), n.mul(zero.sub(step)).gt(close))
+        let (close, near, zero) = unsafe { (V::splat(CLOSE), V::splat(1.0 + CLOSE), V::splat(0.0)) };
+        V::or(V::and(before.gt(g), f.gt(near)), n.mul(zero.sub(step)).gt(close))
     }
     #[inline(always)]
     fn unsettled_wide(&self, (f, g): (f64, f64), before: f64, step: f64, n: f64) -> bool {
@@ -273,6 +273,13 @@ pub(crate) struct Whole {
 }
 
 impl Whole {
+    /// The mapping itself, if its exponent is whole and small: α = 4/3, 5/4, 6/5 …
+    pub(crate) fn exactly(alpha: f64) -> Option<Whole> {
+        let e = 1.0 / (alpha - 1.0);
+        let n = e.round();
+        let whole = (2.0..=8.0).contains(&n) && (e - n).abs() < 1e-9 * n;
+        whole.then_some(Whole { inner: (alpha - 1.0) as f32, n: n as u32 })
+    }
     /// The bound for exponent `e`, as long as products are cheaper than logarithms.
     pub(crate) fn over(e: f64, inner: f32) -> Whole {
         Whole { inner, n: if e <= 16.0 { e.ceil() as u32 } else { 0 } }
@@ -300,5 +307,40 @@ impl Slope for Whole {
             0 => 0.0,
             n => (f - f.powf(1.0 - 1.0 / f64::from(n))) / g,
         }
+    }
+}
+
+impl Profile for Whole {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let root = log2(f).mul(V::splat(-1.0 / self.n as f32));
+            f.mul(V::splat(1.0).sub(exp2_nonpos(root))).div(g)
+        }
+    }
+    /// As for `n = 2`, whose second derivative the power multiplies by at most `n − 1`.
+    #[inline(always)]
+    unsafe fn unsettled<V: Vector>(&self, _: (V, V), _: V, step: V, n: V) -> V::Mask {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let curve = n.mul(V::splat(self.n.max(2) as f32 - 1.0));
+            let far = curve.mul(step).mul(step).gt(V::splat(CURVED));
+            V::and(far, step.gt(V::splat(GRAIN)))
+        }
+    }
+    #[inline(always)]
+    fn unsettled_wide(&self, _: (f64, f64), _: f64, step: f64, n: f64) -> bool {
+        let curve = n * (f64::from(self.n.max(2)) - 1.0);
+        curve * step * step > f64::from(CURVED) && step > f64::from(GRAIN)
+    }
+    #[inline(always)]
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        let u = at.excess(x);
+        let mut p = u;
+        for _ in 1..self.n {
+            p = p.mul(u);
+        }
+        (u, p)
     }
 }

@@ -46,14 +46,15 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
 }
 
 /// Forward pass of a block of short rows. With `LOSS` the probabilities are multiplied by
-/// `gain`, and `sums` gets what the loss of each row needs.
+/// `gain`, and `sums` gets what the loss of each row needs. `bounds` filters, `prof` solves;
+/// the root of the one is not right of that of the other.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
-    prof: P,
+pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile, const LOSS: bool>(
+    (bounds, prof): (B, P),
     job: &mut Forward<'_>,
     gain: f32,
     sums: &mut [RowSum],
@@ -70,7 +71,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
         // above.
         unsafe {
-            group::<V, P, LOSS>(prof, job, scale, (first, here), (buffer, stride), gain, sums);
+            group::<V, B, P, LOSS>((bounds, prof), job, scale, (first, here), (buffer, stride), gain, sums);
         }
         first += here;
     }
@@ -82,8 +83,8 @@ pub(crate) unsafe fn forward<V: Vector, P: Profile, const LOSS: bool>(
 /// As [`forward`]; `buffer` is writable for `LANES` rows of `stride` floats and
 /// `LANE_SLOTS + LANES` vectors.
 #[inline(always)]
-unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
-    prof: P,
+unsafe fn group<V: Vector, B: Profile, P: Profile, const LOSS: bool>(
+    (bounds, prof): (B, P),
     job: &mut Forward<'_>,
     scale: f32,
     (first, here): (usize, usize),
@@ -119,7 +120,7 @@ unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
 
         // 2. Bounds, lane by lane.
         let scales = V::splat(scale);
-        let tau0 = lane_bounds::<V, P>(prof, across.as_ptr(), max, scales).sub(V::splat(1e-6));
+        let tau0 = lane_bounds::<V, B>(bounds, across.as_ptr(), max, scales).sub(V::splat(1e-6));
         let (mut maxs, mut taus) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
         max.store(maxs.as_mut_ptr());
         tau0.store(taus.as_mut_ptr());
@@ -177,7 +178,13 @@ unsafe fn group<V: Vector, P: Profile, const LOSS: bool>(
                 x.store(lanes.add(k * V::LANES));
             }
             let terms = V::load(counts.as_ptr());
-            let (hi, lo) = solve_lanes::<V, P>(prof, lanes, slots, tau0, terms);
+            let mut start = tau0;
+            if P::DEAR {
+                // Most of the way by the cheaper profile.
+                let (near, step) = solve_lanes::<V, B>(bounds, lanes, slots, start, terms);
+                start = near.add(step).sub(V::splat(1e-7));
+            }
+            let (hi, lo) = solve_lanes::<V, P>(prof, lanes, slots, start, terms);
             let (mut his, mut los) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
             hi.store(his.as_mut_ptr());
             lo.store(los.as_mut_ptr());

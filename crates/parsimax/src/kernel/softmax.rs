@@ -3,7 +3,8 @@
 //! Three passes over a row: the maximum; exponentials, stored and summed (in f32 for a
 //! few terms a lane, then in f64); the division, as a product with the reciprocal.
 
-use super::expo::exp_nonpos;
+use super::expo::exp2_nonpos;
+use super::pair::Pair;
 use super::scan::row_max;
 use super::vector::Vector;
 use super::write::RowSum;
@@ -55,27 +56,26 @@ pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(job: &mut Forward<'_>,
 pub(crate) unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32, scale: f32) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
-        let (max, scale, zero) = (V::splat(max), V::splat(scale), V::splat(0.0));
+        let scale = scale * std::f32::consts::LOG2_E;
         let mut wide = V::wide_zero();
         let mut i = 0;
-        while i + 2 * V::LANES <= d {
-            let (mut a, mut b) = (zero, zero);
-            let end = d.min(i + 2 * V::LANES * BLOCK);
-            while i + 2 * V::LANES <= end {
-                let x = exp_nonpos(V::load(z.add(i)).sub(max).mul(scale));
-                let y = exp_nonpos(V::load(z.add(i + V::LANES)).sub(max).mul(scale));
+        while i + Pair::<V>::LANES <= d {
+            let (max, scale) = (Pair::<V>::splat(max), Pair::<V>::splat(scale));
+            let mut sum = Pair::<V>::splat(0.0);
+            let end = d.min(i + Pair::<V>::LANES * BLOCK);
+            while i + Pair::<V>::LANES <= end {
+                let x = exp2_nonpos(Pair::<V>::load(z.add(i)).sub(max).mul(scale));
                 x.store(out.add(i));
-                y.store(out.add(i + V::LANES));
-                a = a.add(x);
-                b = b.add(y);
-                i += 2 * V::LANES;
+                sum = sum.add(x);
+                i += Pair::<V>::LANES;
             }
-            wide = V::wide_add(wide, a.add(b));
+            wide = sum.wide_halves(wide);
         }
+        let (max, scale) = (V::splat(max), V::splat(scale));
         while i < d {
             let n = (d - i).min(V::LANES);
             let v = V::load_first(z.add(i), n, f32::NEG_INFINITY);
-            let x = exp_nonpos(v.sub(max).mul(scale));
+            let x = exp2_nonpos(v.sub(max).mul(scale));
             x.store_first(out.add(i), n);
             wide = V::wide_add(wide, x);
             i += n;

@@ -15,6 +15,7 @@
 //! an eighth of the mass. From that guess, on whichever side of the root it lies, one
 //! Newton step over all entries lands left of the root and close to it.
 
+use super::pair::Pair;
 use super::profile::{At, Profile, STEPS, Slope, Tau};
 use super::vector::Vector;
 
@@ -74,23 +75,46 @@ pub(crate) unsafe fn sums<V: Vector, P: Slope, const READY: bool>(
     frame: Frame,
     tau: Tau,
 ) -> (f64, f64) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if P::DEAR && len > V::LANES {
+            sums_of::<Pair<V>, P, READY>(prof, z, len, frame, tau)
+        } else {
+            sums_of::<V, P, READY>(prof, z, len, frame, tau)
+        }
+    }
+}
+
+/// # Safety
+/// As [`sums`].
+#[inline(always)]
+unsafe fn sums_of<V: Vector, P: Slope, const READY: bool>(
+    prof: P,
+    z: *const f32,
+    len: usize,
+    frame: Frame,
+    tau: Tau,
+) -> (f64, f64) {
     // SAFETY: every load stays within `len` floats; the caller vouches for the rest.
     unsafe {
         let (at, zero) = (At::new(tau), V::splat(0.0));
         let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
         let (mut wf, mut wg) = (V::wide_zero(), V::wide_zero());
+        // Dear terms fill the registers on their own.
+        let unroll = if P::DEAR { 1 } else { 4 };
+        let group = unroll * V::LANES;
         let mut i = 0;
-        while i + 4 * V::LANES <= len {
+        while i + group <= len {
             let (mut f, mut g) = ([zero; 4], [zero; 4]);
-            let end = len.min(i + 4 * V::LANES * BLOCK);
-            while i + 4 * V::LANES <= end {
-                for k in 0..4 {
+            let end = len.min(i + group * BLOCK);
+            while i + group <= end {
+                for k in 0..unroll {
                     let x = measure::<V, READY>(V::load(z.add(i + k * V::LANES)), max, scale);
                     let (a, b) = prof.terms(x, &at);
                     f[k] = f[k].add(a);
                     g[k] = g[k].add(b);
                 }
-                i += 4 * V::LANES;
+                i += group;
             }
             wf = V::wide_add(wf, f[0].add(f[1]).add(f[2].add(f[3])));
             wg = V::wide_add(wg, g[0].add(g[1]).add(g[2].add(g[3])));
@@ -123,7 +147,7 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
     // SAFETY: as the caller vouches.
     unsafe {
         let mut tau = start;
-        if len >= SAMPLED {
+        if len >= SAMPLED && !P::DEAR {
             let guess = sampled::<V, P, READY>(prof, z, len, frame, start as f32);
             if guess > start as f32 {
                 let (f, g) = sums::<V, P, READY>(prof, z, len, frame, Tau::new(f64::from(guess)));

@@ -82,8 +82,6 @@ pub(crate) trait Vector: Copy {
     fn max(self, b: Self) -> Self;
     /// `self · b + c`, in one rounding where the hardware has it.
     fn fma(self, b: Self, c: Self) -> Self;
-    /// `c − self · b`
-    fn fnma(self, b: Self, c: Self) -> Self;
 
     /// `self > b`
     fn gt(self, b: Self) -> Self::Mask;

@@ -86,7 +86,6 @@ impl Profile for Below {
         }
     }
     /// Most of the way goes by products: the root of the next whole power is a lower bound.
-    #[inline(always)]
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
@@ -156,7 +155,6 @@ impl Profile for Above {
 
     /// Bracket and bisect, in the probability `q = (−τ)^e` of the maximum, for a small
     /// residual; then, if an entry sits on the threshold, in its probability `w`.
-    #[inline(always)]
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
@@ -209,7 +207,6 @@ impl Above {
     ///
     /// # Safety
     /// As [`sums`].
-    #[inline(always)]
     unsafe fn anchor<V: Vector, const READY: bool>(
         &self,
         z: *const f32,

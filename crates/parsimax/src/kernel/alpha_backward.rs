@@ -18,7 +18,7 @@
 use super::Backward;
 use super::expo::{exp2_nonpos, log2};
 use super::scan::collect_indexed;
-use super::vector::Vector;
+use super::vector::{Vector, outlined};
 
 /// The sums over the support of one row.
 #[derive(Default)]
@@ -56,7 +56,6 @@ impl Sums {
 /// # Safety
 /// The slices of `job` have the lengths that `Backward` promises, `d ≥ 1`, `dalpha` has one
 /// number a row, and the CPU has the instruction set of `V`.
-#[inline(always)]
 pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, mut dalpha: Option<&mut [f64]>) {
     let d = job.d;
     let delta = alpha - 1.0;
@@ -67,7 +66,7 @@ pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, mut dal
         unsafe {
             let (p, v) = (job.p.as_ptr().add(r * d), job.v.as_ptr().add(r * d));
             let out = std::slice::from_raw_parts_mut(job.out.as_mut_ptr().add(r * d), d);
-            let n = collect_indexed::<V>(p, d, 0.0, 0, list, index);
+            let n = support::<V>(p, d, list, index);
             let index = std::slice::from_raw_parts(index, n);
             out.fill(0.0);
             let sums = if delta <= 1.0 {
@@ -89,7 +88,6 @@ pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, mut dal
 /// `lists[0]` holds `p` at the positions `index`, all below `out.len()`; the four lists are
 /// writable for that many floats rounded up to whole vectors; `v` is readable at those
 /// positions; the CPU has the instruction set of `V`.
-#[inline(always)]
 unsafe fn narrow<V: Vector>(
     delta: f64,
     lists: [*mut f32; 4],
@@ -101,11 +99,57 @@ unsafe fn narrow<V: Vector>(
     // SAFETY: as the caller vouches.
     unsafe {
         let [ps, ls, ss, rs] = lists;
+        logarithms::<V>(delta, lists, index.len());
+        let mut sums = Sums::default();
+        for (k, &i) in index.iter().enumerate() {
+            let number = |list: *mut f32| f64::from(*list.add(k));
+            let v = f64::from(*v.add(i as usize));
+            sums.add((number(ps), number(ls), number(ss), number(rs)), v);
+        }
+        let mean = if sums.s > 0.0 { (sums.sv / sums.s) as f32 } else { 0.0 };
+        for (k, &i) in index.iter().enumerate() {
+            out[i as usize] = *ss.add(k) * scale * (*v.add(i as usize) - mean);
+        }
+        sums
+    }
+}
+
+outlined! {
+    /// Lists the positive entries of `p`.
+    ///
+    /// # Safety
+    /// As `collect_indexed`.
+    unsafe fn support<V>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize
+        => support_any
+}
+
+/// # Safety
+/// As [`support`].
+#[inline(always)]
+unsafe fn support_any<V: Vector>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { collect_indexed::<V>(p, d, 0.0, 0, list, index) }
+}
+
+outlined! {
+    /// From `n` entries `p` in the first list: `ℓ`, `s` and `pr` into the others.
+    ///
+    /// # Safety
+    /// As [`narrow`].
+    unsafe fn logarithms<V>(delta: f64, lists: [*mut f32; 4], n: usize) -> () => logarithms_any
+}
+
+/// # Safety
+/// As [`logarithms`].
+#[inline(always)]
+unsafe fn logarithms_any<V: Vector>(delta: f64, [ps, ls, ss, rs]: [*mut f32; 4], n: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe {
         let (one, small) = (V::splat(1.0), delta as f32);
         let (delta, rest) = (V::splat(small), V::splat((1.0 - delta) as f32));
         let inverse = V::splat(1.0 / (small * small));
         let mut i = 0;
-        while i < index.len() {
+        while i < n {
             let p = V::load(ps.add(i));
             let bits = log2(p);
             let (l, s) = (bits.mul(V::splat(std::f32::consts::LN_2)), exp2_nonpos(bits.mul(rest)));
@@ -122,17 +166,6 @@ unsafe fn narrow<V: Vector>(
             direct.select(y.gt(one), series).store(rs.add(i));
             i += V::LANES;
         }
-        let mut sums = Sums::default();
-        for (k, &i) in index.iter().enumerate() {
-            let number = |list: *mut f32| f64::from(*list.add(k));
-            let v = f64::from(*v.add(i as usize));
-            sums.add((number(ps), number(ls), number(ss), number(rs)), v);
-        }
-        let mean = if sums.s > 0.0 { (sums.sv / sums.s) as f32 } else { 0.0 };
-        for (k, &i) in index.iter().enumerate() {
-            out[i as usize] = *ss.add(k) * scale * (*v.add(i as usize) - mean);
-        }
-        sums
     }
 }
 

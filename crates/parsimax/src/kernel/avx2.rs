@@ -1,6 +1,6 @@
 //! AVX2 with FMA: eight lanes.
 
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 use std::arch::x86_64::*;
 
 /// Eight floats in a `ymm` register.
@@ -54,6 +54,16 @@ impl Vector for Avx2 {
     type Mask = __m256;
     type Wide = (__m256d, __m256d);
 
+    #[inline(always)]
+    unsafe fn call<T: Task>(task: T) -> T::Output {
+        #[target_feature(enable = "avx2,fma,popcnt")]
+        unsafe fn inside<T: Task>(task: T) -> T::Output {
+            // SAFETY: the caller vouches for the features and for the task.
+            unsafe { task.run() }
+        }
+        // SAFETY: the caller vouches for the features and for the task.
+        unsafe { inside(task) }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: the caller vouches for AVX2.

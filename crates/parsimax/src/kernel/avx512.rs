@@ -1,6 +1,6 @@
 //! AVX-512F: sixteen lanes.
 
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 use std::arch::x86_64::*;
 
 /// Sixteen floats in a `zmm` register.
@@ -23,6 +23,16 @@ impl Vector for Avx512 {
     type Mask = __mmask16;
     type Wide = (__m512d, __m512d);
 
+    #[inline(always)]
+    unsafe fn call<T: Task>(task: T) -> T::Output {
+        #[target_feature(enable = "avx512f,popcnt")]
+        unsafe fn inside<T: Task>(task: T) -> T::Output {
+            // SAFETY: the caller vouches for the features and for the task.
+            unsafe { task.run() }
+        }
+        // SAFETY: the caller vouches for the features and for the task.
+        unsafe { inside(task) }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: the caller vouches for AVX-512F.

@@ -6,9 +6,9 @@
 //! support is listed, `v` is read there alone, and the rest is filled with zeros. Entries of `v` off the support are masked
 //! out before anything is done with them, so an infinity there does no harm.
 
-use super::Backward;
 use super::scan::{collect, collect_indexed};
-use super::vector::{MAX_LANES, Vector};
+use super::vector::{MAX_LANES, Vector, outlined};
+use super::{Backward, Map, alpha_backward};
 
 /// Vectors whose lanes are summed in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
@@ -29,7 +29,7 @@ pub(crate) trait Weight: Copy {
 
 /// `s = p`.
 #[derive(Clone, Copy)]
-pub(crate) struct Identity;
+struct Identity;
 
 impl Weight for Identity {
     const SPARSE: bool = false;
@@ -41,7 +41,7 @@ impl Weight for Identity {
 
 /// `s = 1` on the support.
 #[derive(Clone, Copy)]
-pub(crate) struct Indicator;
+struct Indicator;
 
 impl Weight for Indicator {
     #[inline(always)]
@@ -53,7 +53,7 @@ impl Weight for Indicator {
 
 /// `s = √p`.
 #[derive(Clone, Copy)]
-pub(crate) struct Root;
+struct Root;
 
 impl Weight for Root {
     #[inline(always)]
@@ -62,76 +62,131 @@ impl Weight for Root {
     }
 }
 
-/// Products of whole rows.
+/// Dispatch on the mapping.
 ///
 /// # Safety
 /// `p`, `v` and `out` hold the same whole number of rows of `d ≥ 1` floats, and the CPU has
 /// the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
+pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match map {
+            Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity, job),
+            Map::Sparsemax => rows::<V, _>(Indicator, job),
+            Map::Entmax15 => rows::<V, _>(Root, job),
+            Map::Entmax(alpha) => alpha_backward::rows::<V>(alpha, job, None),
+        }
+    }
+}
+
+/// The rows of a block, by pointer.
+#[derive(Clone, Copy)]
+struct Rows {
+    p: *const f32,
+    v: *const f32,
+    out: *mut f32,
+    d: usize,
+    scale: f32,
+}
+
+impl Rows {
+    /// From row `r` on.
+    ///
+    /// # Safety
+    /// There are at least `r` rows.
+    unsafe fn from(self, r: usize) -> Rows {
+        let at = r * self.d;
+        // SAFETY: as the caller vouches.
+        unsafe { Rows { p: self.p.add(at), v: self.v.add(at), out: self.out.add(at), ..self } }
+    }
+}
+
+/// # Safety
+/// As [`any`].
+unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
+    let (d, n) = (job.d, job.out.len() / job.d);
+    let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
+    let all = Rows { p, v, out, d, scale: job.scale };
     // SAFETY: as the caller vouches; row `r` lies within all three slices.
     unsafe {
-        if job.d <= SHORT {
-            return short_rows::<V, W>(weight, job);
-        }
-        let d = job.d;
-        let (list, index) = job.scratch.lists(d + 2 * V::LANES);
-        for r in 0..job.out.len() / d {
-            let (p, v) = (job.p.as_ptr().add(r * d), job.v.as_ptr().add(r * d));
-            let out = job.out.as_mut_ptr().add(r * d);
-            // A dense start of the row promises a dense row: no list for it.
-            let crowded = !W::SPARSE || collect::<V>(p, 256, 0.0, list) > 64;
-            let n = if crowded { d } else { collect_indexed::<V>(p, d, 0.0, 0, list, index) };
-            if n > d / 8 {
-                let (sv, s) = sums::<V, W>(weight, p, v, d);
-                let mean = if s > 0.0 { (sv / s) as f32 } else { 0.0 };
-                products::<V, W>(weight, p, v, out, d, mean, job.scale);
-            } else {
-                scattered::<V, W>(weight, (list, index, n), v, out, d, job.scale);
+        if d <= SHORT {
+            for first in (0..n).step_by(V::LANES) {
+                short_rows::<V, W>(weight, all.from(first), (n - first).min(V::LANES));
+            }
+        } else {
+            let lists = job.scratch.lists(d + 2 * V::LANES);
+            for r in 0..n {
+                long_row::<V, W>(weight, all.from(r), lists);
             }
         }
     }
 }
 
-/// Short rows: the sums of `LANES` rows are left in their lanes, transposed, and finished
-/// together.
-///
+outlined! {
+    /// One long row.
+    ///
+    /// # Safety
+    /// As [`any`], with lists that are writable for `d + 2·LANES` elements.
+    unsafe fn long_row<V, W: Weight>(weight: W, row: Rows, lists: (*mut f32, *mut u32)) -> ()
+        => long_row_any
+}
+
 /// # Safety
-/// As [`rows`], with `d ≤ SHORT`.
+/// As [`long_row`].
 #[inline(always)]
-unsafe fn short_rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
-    // SAFETY: row `first + r` lies within all three slices for `r < here`.
+unsafe fn long_row_any<V: Vector, W: Weight>(weight: W, row: Rows, (list, index): (*mut f32, *mut u32)) {
+    let Rows { p, v, out, d, scale } = row;
+    // SAFETY: as the caller vouches.
     unsafe {
-        let d = job.d;
+        // A dense start of the row promises a dense row: no list for it.
+        let crowded = !W::SPARSE || collect::<V>(p, 256, 0.0, list) > 64;
+        let n = if crowded { d } else { collect_indexed::<V>(p, d, 0.0, 0, list, index) };
+        if n > d / 8 {
+            let (sv, s) = sums::<V, W>(weight, p, v, d);
+            let mean = if s > 0.0 { (sv / s) as f32 } else { 0.0 };
+            products::<V, W>(weight, p, v, out, d, mean, scale);
+        } else {
+            scattered::<V, W>(weight, (list, index, n), v, out, d, scale);
+        }
+    }
+}
+
+outlined! {
+    /// `here ≤ LANES` short rows: their sums are left in their lanes, transposed, and finished
+    /// together.
+    ///
+    /// # Safety
+    /// As [`any`], for `here` rows of `d ≤ SHORT`.
+    unsafe fn short_rows<V, W: Weight>(weight: W, rows: Rows, here: usize) -> () => short_rows_any
+}
+
+/// # Safety
+/// As [`short_rows`].
+#[inline(always)]
+unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, here: usize) {
+    let Rows { p, v, out, d, scale } = rows;
+    // SAFETY: row `r` lies within all three for `r < here`.
+    unsafe {
         let zero = V::splat(0.0);
-        let rows = job.out.len() / d;
-        let mut first = 0;
-        while first < rows {
-            let here = (rows - first).min(V::LANES);
-            let at = first * d;
-            let (p, v) = (job.p.as_ptr().add(at), job.v.as_ptr().add(at));
-            let out = job.out.as_mut_ptr().add(at);
-            let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
-            for r in 0..here {
-                let (sv, s) = lane_sums::<V, W>(weight, p.add(r * d), v.add(r * d), d);
-                sv.store(lane[0].as_mut_ptr().add(r * V::LANES));
-                s.store(lane[1].as_mut_ptr().add(r * V::LANES));
+        let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
+        for r in 0..here {
+            let (sv, s) = lane_sums::<V, W>(weight, p.add(r * d), v.add(r * d), d);
+            sv.store(lane[0].as_mut_ptr().add(r * V::LANES));
+            s.store(lane[1].as_mut_ptr().add(r * V::LANES));
+        }
+        let mut total = [zero; 2];
+        let mut across = [0.0f32; MAX_LANES * MAX_LANES];
+        for k in 0..2 {
+            V::transpose(lane[k].as_ptr(), V::LANES, across.as_mut_ptr());
+            for j in 0..V::LANES {
+                total[k] = total[k].add(V::load(across.as_ptr().add(j * V::LANES)));
             }
-            let mut total = [zero; 2];
-            let mut across = [0.0f32; MAX_LANES * MAX_LANES];
-            for k in 0..2 {
-                V::transpose(lane[k].as_ptr(), V::LANES, across.as_mut_ptr());
-                for j in 0..V::LANES {
-                    total[k] = total[k].add(V::load(across.as_ptr().add(j * V::LANES)));
-                }
-            }
-            let mut means = [0.0f32; MAX_LANES];
-            total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
-            for r in 0..here {
-                let (p, v, out) = (p.add(r * d), v.add(r * d), out.add(r * d));
-                products::<V, W>(weight, p, v, out, d, means[r], job.scale);
-            }
-            first += here;
+        }
+        let mut means = [0.0f32; MAX_LANES];
+        total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
+        for r in 0..here {
+            let (p, v, out) = (p.add(r * d), v.add(r * d), out.add(r * d));
+            products::<V, W>(weight, p, v, out, d, means[r], scale);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, IGNORE, Loss, Map, Status, instances};
+use super::{Backward, Forward, IGNORE, Loss, Map, Status};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -99,21 +99,21 @@ pub fn with_level<R>(level: Level, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Calls the entry point of the active level.
+/// Calls a function with the vector type of the active level.
 macro_rules! run {
-    ($entry:ident($($arg:expr),*)) => {
+    ($module:ident::$entry:ident($($arg:expr),*)) => {
         match active() {
             #[cfg(target_arch = "x86_64")]
             // SAFETY: a level is active only if it is available, and the lengths were checked.
-            Level::Avx2 => unsafe { instances::avx2::$entry($($arg),*) },
+            Level::Avx2 => unsafe { super::$module::$entry::<super::avx2::Avx2>($($arg),*) },
             #[cfg(target_arch = "x86_64")]
             // SAFETY: as above.
-            Level::Avx512 => unsafe { instances::avx512::$entry($($arg),*) },
+            Level::Avx512 => unsafe { super::$module::$entry::<super::avx512::Avx512>($($arg),*) },
             #[cfg(target_arch = "aarch64")]
             // SAFETY: as above.
-            Level::Neon => unsafe { instances::neon::$entry($($arg),*) },
+            Level::Neon => unsafe { super::$module::$entry::<super::neon::Neon>($($arg),*) },
             // SAFETY: every machine is portable, and the lengths were checked.
-            _ => unsafe { instances::portable::$entry($($arg),*) },
+            _ => unsafe { super::$module::$entry::<super::portable::Portable>($($arg),*) },
         }
     };
 }
@@ -135,7 +135,7 @@ pub fn forward(map: Map, mut job: Forward<'_>) {
         }
         return;
     }
-    run!(forward(map.resolve(), &mut job));
+    run!(route::forward(map.resolve(), &mut job));
 }
 
 /// Vector–Jacobian products of a block of rows.
@@ -149,7 +149,7 @@ pub fn backward(map: Map, mut job: Backward<'_>) {
         return;
     }
     assert!(job.d > 0 && n.is_multiple_of(job.d), "backward: whole rows");
-    run!(backward(map.resolve(), &mut job));
+    run!(backward::any(map.resolve(), &mut job));
 }
 
 /// Backward pass of α-entmax with the gradient in α: `dalpha[r] = <v_r, ∂p_r/∂α>`.
@@ -165,7 +165,7 @@ pub fn alpha_backward(alpha: f64, mut job: Backward<'_>, dalpha: &mut [f64]) {
         dalpha.fill(0.0);
         return;
     }
-    run!(alpha_backward(alpha, &mut job, Some(dalpha)));
+    run!(alpha_backward::rows(alpha, &mut job, Some(dalpha)));
 }
 
 /// Losses and gradients of a block of rows.
@@ -187,5 +187,5 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
         job.loss.fill(0.0);
         return;
     }
-    run!(loss(map.resolve(), &mut job));
+    run!(loss::rows(map.resolve(), &mut job));
 }

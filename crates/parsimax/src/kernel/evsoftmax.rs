@@ -5,40 +5,50 @@
 //! summed in f64, where a row of equal entries sums exactly; the threshold is the smallest
 //! f32 not below it, and never above the maximum.
 
+use super::Forward;
 use super::expo::exp2_nonpos;
-use super::softmax::rescale;
-use super::vector::Vector;
-use super::{Forward, Status};
+use super::softmax::{report, rescale};
+use super::vector::{Vector, outlined};
 
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z` over the support.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
-#[inline(always)]
 pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
     let d = job.d;
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices.
-        unsafe {
-            let z = job.z.as_ptr().add(r * d);
-            let out = job.out.as_mut_ptr().add(r * d);
-            let (max, mean) = survey::<V>(z, d);
-            let status = Status::of_max(max);
-            job.status[r] = status;
-            let mut tau = 0.0;
-            if status == Status::Ok {
-                let least = ceil32(mean).min(max);
-                let total = exponentials::<V>(z, out, d, max, least, job.scale);
-                rescale::<V>(out, d, (1.0 / total) as f32);
-                tau = f64::from(job.scale) * f64::from(max) + total.ln();
-            } else {
-                std::slice::from_raw_parts_mut(out, d).fill(status.fill());
-            }
-            if let Some(t) = job.tau.as_deref_mut() {
-                t[r] = status.tau(tau);
-            }
+        let (max, total) = unsafe {
+            let (z, out) = (job.z.as_ptr().add(r * d), job.out.as_mut_ptr().add(r * d));
+            row::<V>(z, out, d, job.scale)
+        };
+        report(job, r, max, total);
+    }
+}
+
+outlined! {
+    /// Maximum (NaN if there is a NaN) and sum of the exponentials of a row; writes `p` if the
+    /// maximum is finite.
+    ///
+    /// # Safety
+    /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
+    unsafe fn row<V>(z: *const f32, out: *mut f32, d: usize, scale: f32) -> (f32, f64) => row_any
+}
+
+/// # Safety
+/// As [`row`].
+#[inline(always)]
+unsafe fn row_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32) -> (f32, f64) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (max, mean) = survey::<V>(z, d);
+        if !max.is_finite() {
+            return (max, 1.0);
         }
+        let total = exponentials::<V>(z, out, d, max, ceil32(mean).min(max), scale);
+        rescale::<V>(out, d, (1.0 / total) as f32);
+        (max, total)
     }
 }
 

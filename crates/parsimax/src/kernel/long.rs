@@ -14,8 +14,8 @@
 use super::profile::{Profile, Slope};
 use super::scan::{TILE, collect_indexed, tile_maxima};
 use super::solve::{Frame, bound, cut, make_ready};
-use super::vector::{MAX_LANES, Vector};
-use super::write::{RowSum, dense, scattered};
+use super::vector::{MAX_LANES, Vector, outlined};
+use super::write::{RowSum, any_dense, scattered};
 use super::{Forward, Status};
 
 /// Entries looked at together: 16 KiB.
@@ -33,22 +33,21 @@ struct Found {
     listed: Option<usize>,
 }
 
-/// Forward pass of a block of long rows. With `LOSS` the probabilities are multiplied by
-/// `gain`, and `sums` gets what the loss of each row needs. `bounds` filters, `prof` solves;
+/// Forward pass of a block of long rows. For a `loss` the probabilities are
+/// multiplied by its gain, and its sums get what the loss of each row needs. `bounds` filters, `prof` solves;
 /// the root of the one is not right of that of the other.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile, const LOSS: bool>(
+pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
     (bounds, prof): (B, P),
     job: &mut Forward<'_>,
-    gain: f32,
-    sums: &mut [RowSum],
+    loss: Option<(f32, &mut [RowSum])>,
 ) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
+    let (gain, mut sums) = loss.unzip();
     let (list, index) = job.scratch.lists(d + 2 * MAX_LANES);
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices; the lists hold a row and two vectors.
@@ -68,19 +67,19 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile, const LOSS: bool>(
                         Some(n) => {
                             make_ready::<V>(list, n, frame);
                             t = prof.root::<V, true>(list, n, frame, found.tau);
-                            if P::DEAR || n < d / 16 {
-                                let c = (list, index.cast_const(), n);
-                                pu = scattered::<V, P, LOSS>(prof, c, out, d, t, gain);
-                            } else {
-                                pu = dense::<V, P, LOSS>(prof, z, out, d, frame, t, gain);
-                            }
+                            let c = (list, index.cast_const(), n);
+                            pu = match gain {
+                                _ if !P::DEAR && n >= d / 16 => any_dense::<V, P>(prof, z, out, d, frame, t, gain),
+                                None => scattered::<V, P, false>(prof, c, out, d, t, 1.0),
+                                Some(g) => scattered::<V, P, true>(prof, c, out, d, t, g),
+                            };
                         }
                         None => {
                             t = prof.root::<V, false>(z, d, frame, found.tau);
-                            pu = dense::<V, P, LOSS>(prof, z, out, d, frame, t, gain);
+                            pu = any_dense::<V, P>(prof, z, out, d, frame, t, gain);
                         }
                     }
-                    if LOSS {
+                    if let Some(sums) = sums.as_deref_mut() {
                         sums[r] = RowSum { max: frame.max, tau: t.value(), pu };
                     }
                     tau = f64::from(scale) * f64::from(frame.max) + t.value();
@@ -95,13 +94,26 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile, const LOSS: bool>(
     }
 }
 
-/// One pass over the row: maximum, bound, candidates.
-///
+outlined! {
+    /// One pass over the row: maximum, bound, candidates.
+    ///
+    /// # Safety
+    /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the
+    /// CPU has the instruction set of `V`.
+    unsafe fn scan<V, P: Slope>(
+        prof: P,
+        z: *const f32,
+        d: usize,
+        scale: f32,
+        list: *mut f32,
+        index: *mut u32,
+    ) -> Result<Found, Status> => scan_any
+}
+
 /// # Safety
-/// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the
-/// CPU has the instruction set of `V`.
+/// As [`scan`].
 #[inline(always)]
-unsafe fn scan<V: Vector, P: Slope>(
+unsafe fn scan_any<V: Vector, P: Slope>(
     prof: P,
     z: *const f32,
     d: usize,

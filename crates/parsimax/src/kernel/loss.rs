@@ -11,19 +11,17 @@
 //! So the forward pass that writes `p` into the gradient also sums `p·u` over the support,
 //! and nothing is read twice.
 
+use super::route::regularised;
+use super::vector::Vector;
 use super::write::RowSum;
 use super::{Forward, IGNORE, Loss, Map, Status};
 
-/// Losses and gradients of a block of rows, by the forward pass of an instruction set.
+/// Losses and gradients of a block of rows.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Loss` promises, `d ≥ 1`, and the CPU has the
-/// instruction set of `regularised`.
-pub(crate) unsafe fn rows(
-    map: Map,
-    job: &mut Loss<'_>,
-    regularised: unsafe fn(Map, &mut Forward<'_>, f32, &mut [RowSum]),
-) {
+/// instruction set of `V`.
+pub(crate) unsafe fn rows<V: Vector>(map: Map, job: &mut Loss<'_>) {
     let mut sums = std::mem::take(&mut job.scratch.sums);
     sums.clear();
     sums.resize(job.status.len(), RowSum::default());
@@ -38,7 +36,7 @@ pub(crate) unsafe fn rows(
         scratch: &mut *job.scratch,
     };
     // SAFETY: as the caller vouches, and there is a sum for every row.
-    unsafe { regularised(map, &mut forward, job.gain, &mut sums) };
+    unsafe { regularised::<V>(map, &mut forward, Some((job.gain, &mut sums))) };
     let alpha = match map {
         Map::Softmax | Map::EvSoftmax => 1.0,
         Map::Sparsemax => 2.0,

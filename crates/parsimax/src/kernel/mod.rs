@@ -12,6 +12,7 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `dispatch.rs`, `route.rs` | the entry points: which instruction set, which algorithm |
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
@@ -27,12 +28,12 @@ mod backward;
 mod dispatch;
 mod evsoftmax;
 mod expo;
-mod instances;
 mod long;
 mod loss;
 mod pair;
 mod portable;
 mod profile;
+mod route;
 mod scan;
 mod short;
 mod softmax;

@@ -1,6 +1,6 @@
 //! NEON: four lanes. Part of every AArch64 machine.
 
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 use std::arch::aarch64::*;
 
 /// Four floats.
@@ -45,6 +45,16 @@ impl Vector for Neon {
     type Mask = uint32x4_t;
     type Wide = (float64x2_t, float64x2_t);
 
+    #[inline(always)]
+    unsafe fn call<T: Task>(task: T) -> T::Output {
+        #[target_feature(enable = "neon")]
+        unsafe fn inside<T: Task>(task: T) -> T::Output {
+            // SAFETY: the caller vouches for the features and for the task.
+            unsafe { task.run() }
+        }
+        // SAFETY: the caller vouches for the features and for the task.
+        unsafe { inside(task) }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: every AArch64 machine has NEON.

@@ -4,7 +4,7 @@
 //! longer than a processor looks ahead. Written over a pair, every operation is issued for
 //! two independent vectors in turn, and one's latency hides the other's.
 
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 
 /// Twice the lanes of `V`.
 #[derive(Clone, Copy)]
@@ -33,6 +33,11 @@ impl<V: Vector> Vector for Pair<V> {
     type Mask = (V::Mask, V::Mask);
     type Wide = (V::Wide, V::Wide);
 
+    #[inline(always)]
+    unsafe fn call<T: Task>(task: T) -> T::Output {
+        // SAFETY: as the caller vouches.
+        unsafe { V::call(task) }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
         // SAFETY: as the caller vouches.

@@ -1,22 +1,19 @@
-//! The instance for every machine: four lanes in an array, left to the compiler to
-//! vectorise as far as the baseline instruction set allows. Four is what the baselines of
-//! x86-64 and aarch64 have; more would double the code and the time to compile it.
+//! The instance for every machine: eight lanes in an array, left to the compiler to
+//! vectorise as far as the baseline instruction set allows.
 
-use super::vector::Vector;
+use super::vector::{Task, Vector};
 
-const LANES: usize = 4;
-
-/// Four floats and plain arithmetic.
+/// Eight floats and plain arithmetic.
 #[derive(Clone, Copy)]
-#[repr(align(16))]
-pub(crate) struct Portable([f32; LANES]);
+#[repr(align(32))]
+pub(crate) struct Portable([f32; 8]);
 
 /// Lane-wise function of two vectors.
 macro_rules! lanes {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $e:expr) => {{
         let (a, b) = ($a.0, $b.0);
-        let mut r = [0.0f32; LANES];
-        for i in 0..LANES {
+        let mut r = [0.0f32; 8];
+        for i in 0..8 {
             let ($x, $y) = (a[i], b[i]);
             r[i] = $e;
         }
@@ -28,8 +25,8 @@ macro_rules! lanes {
 macro_rules! compare {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $e:expr) => {{
         let (a, b) = ($a.0, $b.0);
-        let mut r = [0u32; LANES];
-        for i in 0..LANES {
+        let mut r = [0u32; 8];
+        for i in 0..8 {
             let ($x, $y) = (a[i], b[i]);
             r[i] = if $e { u32::MAX } else { 0 };
         }
@@ -38,23 +35,28 @@ macro_rules! compare {
 }
 
 impl Vector for Portable {
-    const LANES: usize = LANES;
-    type Mask = [u32; LANES];
-    type Wide = [f64; LANES];
+    const LANES: usize = 8;
+    type Mask = [u32; 8];
+    type Wide = [f64; 8];
 
+    #[inline(never)]
+    unsafe fn call<T: Task>(task: T) -> T::Output {
+        // SAFETY: the caller vouches for the task.
+        unsafe { task.run() }
+    }
     #[inline(always)]
     unsafe fn splat(x: f32) -> Self {
-        Portable([x; LANES])
+        Portable([x; 8])
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> Self {
-        // SAFETY: four floats are readable at `p`; an array of floats needs no more.
-        Portable(unsafe { p.cast::<[f32; LANES]>().read_unaligned() })
+        // SAFETY: eight floats are readable at `p`; an array of floats needs no more.
+        Portable(unsafe { p.cast::<[f32; 8]>().read_unaligned() })
     }
     #[inline(always)]
     unsafe fn store(self, p: *mut f32) {
-        // SAFETY: four floats are writable at `p`.
-        unsafe { p.cast::<[f32; LANES]>().write_unaligned(self.0) }
+        // SAFETY: eight floats are writable at `p`.
+        unsafe { p.cast::<[f32; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     fn add(self, b: Self) -> Self {
@@ -86,45 +88,45 @@ impl Vector for Portable {
         self.mul(b).add(c)
     }
     #[inline(always)]
-    fn gt(self, b: Self) -> [u32; LANES] {
+    fn gt(self, b: Self) -> [u32; 8] {
         compare!(self, b, |x, y| x > y)
     }
     #[inline(always)]
-    fn ge(self, b: Self) -> [u32; LANES] {
+    fn ge(self, b: Self) -> [u32; 8] {
         compare!(self, b, |x, y| x >= y)
     }
     #[inline(always)]
-    fn unordered(self, b: Self) -> [u32; LANES] {
+    fn unordered(self, b: Self) -> [u32; 8] {
         compare!(self, b, |x, y| x.is_nan() | y.is_nan())
     }
     #[inline(always)]
-    fn or(a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
+    fn or(a: [u32; 8], b: [u32; 8]) -> [u32; 8] {
         std::array::from_fn(|i| a[i] | b[i])
     }
     #[inline(always)]
-    fn and(a: [u32; LANES], b: [u32; LANES]) -> [u32; LANES] {
+    fn and(a: [u32; 8], b: [u32; 8]) -> [u32; 8] {
         std::array::from_fn(|i| a[i] & b[i])
     }
     #[inline(always)]
-    fn bits(m: [u32; LANES]) -> u32 {
+    fn bits(m: [u32; 8]) -> u32 {
         let mut r = 0;
-        for i in 0..LANES {
+        for i in 0..8 {
             r |= m[i] & (1 << i);
         }
         r
     }
     #[inline(always)]
-    fn select(self, m: [u32; LANES], other: Self) -> Self {
-        let mut r = [0.0; LANES];
-        for i in 0..LANES {
+    fn select(self, m: [u32; 8], other: Self) -> Self {
+        let mut r = [0.0; 8];
+        for i in 0..8 {
             r[i] = f32::from_bits(self.0[i].to_bits() & m[i] | other.0[i].to_bits() & !m[i]);
         }
         Portable(r)
     }
     #[inline(always)]
-    fn keep(self, m: [u32; LANES]) -> Self {
-        let mut r = [0.0; LANES];
-        for i in 0..LANES {
+    fn keep(self, m: [u32; 8]) -> Self {
+        let mut r = [0.0; 8];
+        for i in 0..8 {
             r[i] = f32::from_bits(self.0[i].to_bits() & m[i]);
         }
         Portable(r)
@@ -132,42 +134,42 @@ impl Vector for Portable {
     #[inline(always)]
     fn reduce_max(self) -> f32 {
         let mut m = self.0[0];
-        for i in 1..LANES {
+        for i in 1..8 {
             m = if self.0[i] > m { self.0[i] } else { m };
         }
         m
     }
     #[inline(always)]
-    unsafe fn compress(self, m: [u32; LANES], p: *mut f32) -> usize {
+    unsafe fn compress(self, m: [u32; 8], p: *mut f32) -> usize {
         let mut n = 0;
-        for i in 0..LANES {
-            // SAFETY: `n ≤ i < LANES`, and four floats are writable.
+        for i in 0..8 {
+            // SAFETY: `n ≤ i < 8`, and eight floats are writable.
             unsafe { *p.add(n) = self.0[i] };
             n += (m[i] & 1) as usize;
         }
         n
     }
     #[inline(always)]
-    unsafe fn compress_index(m: [u32; LANES], base: u32, p: *mut u32) {
+    unsafe fn compress_index(m: [u32; 8], base: u32, p: *mut u32) {
         let mut n = 0;
-        for i in 0..LANES {
-            // SAFETY: `n ≤ i < LANES`, and eight integers are writable.
+        for i in 0..8 {
+            // SAFETY: `n ≤ i < 8`, and eight integers are writable.
             unsafe { *p.add(n) = base + i as u32 };
             n += (m[i] & 1) as usize;
         }
     }
     #[inline(always)]
     fn shift_exponent(self, k: Self) -> Self {
-        let mut r = [0.0; LANES];
-        for i in 0..LANES {
+        let mut r = [0.0; 8];
+        for i in 0..8 {
             r[i] = f32::from_bits(self.0[i].to_bits().wrapping_add(k.0[i].to_bits() << 23));
         }
         Portable(r)
     }
     #[inline(always)]
     fn split_exponent(self) -> (Self, Self) {
-        let (mut m, mut e) = ([0.0; LANES], [0.0; LANES]);
-        for i in 0..LANES {
+        let (mut m, mut e) = ([0.0; 8], [0.0; 8]);
+        for i in 0..8 {
             let b = self.0[i].to_bits() as i32;
             let k = b.wrapping_sub(0x3f35_04f3) >> 23;
             m[i] = f32::from_bits(b.wrapping_sub(k << 23) as u32);
@@ -176,18 +178,18 @@ impl Vector for Portable {
         (Portable(m), Portable(e))
     }
     #[inline(always)]
-    unsafe fn wide_zero() -> [f64; LANES] {
-        [0.0; LANES]
+    unsafe fn wide_zero() -> [f64; 8] {
+        [0.0; 8]
     }
     #[inline(always)]
-    fn wide_add(mut w: [f64; LANES], v: Self) -> [f64; LANES] {
-        for i in 0..LANES {
+    fn wide_add(mut w: [f64; 8], v: Self) -> [f64; 8] {
+        for i in 0..8 {
             w[i] += f64::from(v.0[i]);
         }
         w
     }
     #[inline(always)]
-    fn wide_total(w: [f64; LANES]) -> f64 {
-        (w[0] + w[2]) + (w[1] + w[3])
+    fn wide_total(w: [f64; 8]) -> f64 {
+        ((w[0] + w[4]) + (w[2] + w[6])) + ((w[1] + w[5]) + (w[3] + w[7]))
     }
 }

@@ -155,7 +155,6 @@ pub(crate) trait Profile: Slope {
     ///
     /// # Safety
     /// As [`solve`].
-    #[inline(always)]
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         Tau::new(unsafe { solve::<V, Self, READY>(*self, z, len, frame, start) })

@@ -10,8 +10,8 @@
 use super::profile::{At, Profile, Tau};
 use super::scan::{collect, lane_maxima};
 use super::solve::{Frame, make_ready, solve_lanes};
-use super::vector::{MAX_LANES, Vector};
-use super::write::{RowSum, dense};
+use super::vector::{MAX_LANES, Vector, outlined};
+use super::write::{RowSum, any_dense};
 use super::{Forward, Status};
 
 /// Widest row for which whole groups of rows are solved together.
@@ -45,58 +45,97 @@ unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, sca
     }
 }
 
-/// Forward pass of a block of short rows. With `LOSS` the probabilities are multiplied by
-/// `gain`, and `sums` gets what the loss of each row needs. `bounds` filters, `prof` solves;
-/// the root of the one is not right of that of the other.
+/// What the first four steps find out about a group of rows.
+struct Solved {
+    /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
+    bad: u32,
+    empty: u32,
+    max: [f32; MAX_LANES],
+    tau: [f64; MAX_LANES],
+}
+
+/// Forward pass of a block of short rows. `bounds` filters, `prof` solves; the root of the
+/// one is not right of that of the other. `loss` as in `long::forward`.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile, const LOSS: bool>(
+pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile>(
     (bounds, prof): (B, P),
     job: &mut Forward<'_>,
-    gain: f32,
-    sums: &mut [RowSum],
+    loss: Option<(f32, &mut [RowSum])>,
 ) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
+    let (gain, mut sums) = loss.unzip();
     // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + LANE_SLOTS + V::LANES;
-    let buffer = job.scratch.floats(V::LANES * (stride + LANE_SLOTS + V::LANES));
+    let room = V::LANES * (stride + LANE_SLOTS + V::LANES);
+    let buffer = job.scratch.floats(room);
     let rows = job.status.len();
-    let mut first = 0;
-    while first < rows {
+    for first in (0..rows).step_by(V::LANES) {
         let here = (rows - first).min(V::LANES);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized
         // above.
         unsafe {
-            group::<V, B, P, LOSS>((bounds, prof), job, scale, (first, here), (buffer, stride), gain, sums);
+            let z = job.z.as_ptr().add(first * d);
+            let out = job.out.as_mut_ptr().add(first * d);
+            let group = solve_group::<V, B, P>(bounds, prof, z, d, here, scale, (buffer, stride));
+            // 5. Probabilities.
+            for r in 0..here {
+                let (max, tau) = (group.max[r], group.tau[r]);
+                let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
+                job.status[first + r] = status;
+                if let Some(t) = job.tau.as_deref_mut() {
+                    t[first + r] = status.tau(f64::from(scale) * f64::from(max) + tau);
+                }
+                let (z, out) = (z.add(r * d), out.add(r * d));
+                if status != Status::Ok {
+                    std::slice::from_raw_parts_mut(out, d).fill(status.fill());
+                    continue;
+                }
+                let (frame, at) = (Frame { max, scale }, Tau::new(tau));
+                let pu = any_dense::<V, P>(prof, z, out, d, frame, at, gain);
+                if let Some(sums) = sums.as_deref_mut() {
+                    sums[first + r] = RowSum { max, tau, pu };
+                }
+            }
         }
-        first += here;
     }
 }
 
-/// One group of `here ≤ LANES` rows. Missing rows are lanes that are never active.
-///
+outlined! {
+    /// Maxima and thresholds of a group of `here ≤ LANES` rows. Missing rows are lanes that
+    /// are never active.
+    ///
+    /// # Safety
+    /// `z` is readable for `here` rows of `d` floats; the buffer is writable for `LANES` rows
+    /// of its stride and `LANE_SLOTS + LANES` vectors; the CPU has the instruction set of `V`.
+    unsafe fn solve_group<V, B: Profile, P: Profile>(
+        bounds: B,
+        prof: P,
+        z: *const f32,
+        d: usize,
+        here: usize,
+        scale: f32,
+        buffer: (*mut f32, usize),
+    ) -> Solved => solve_group_any
+}
+
 /// # Safety
-/// As [`forward`]; `buffer` is writable for `LANES` rows of `stride` floats and
-/// `LANE_SLOTS + LANES` vectors.
+/// As [`solve_group`].
 #[inline(always)]
-unsafe fn group<V: Vector, B: Profile, P: Profile, const LOSS: bool>(
-    (bounds, prof): (B, P),
-    job: &mut Forward<'_>,
+unsafe fn solve_group_any<V: Vector, B: Profile, P: Profile>(
+    bounds: B,
+    prof: P,
+    z: *const f32,
+    d: usize,
+    here: usize,
     scale: f32,
-    (first, here): (usize, usize),
     (buffer, stride): (*mut f32, usize),
-    gain: f32,
-    sums: &mut [RowSum],
-) {
+) -> Solved {
     // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
     unsafe {
-        let d = job.d;
-        let z = job.z.as_ptr().add(first * d);
-        let out = job.out.as_mut_ptr().add(first * d);
         let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
 
         // 1. Lane maxima of every row, then rows into lanes.
@@ -195,23 +234,6 @@ unsafe fn group<V: Vector, B: Profile, P: Profile, const LOSS: bool>(
             }
         }
 
-        // 5. Probabilities.
-        for r in 0..here {
-            let status = Status::from_flags(bad >> r & 1 == 1, empty >> r & 1 == 1);
-            job.status[first + r] = status;
-            if let Some(t) = job.tau.as_deref_mut() {
-                t[first + r] = status.tau(f64::from(scale) * f64::from(maxs[r]) + tau[r]);
-            }
-            if status == Status::Ok {
-                let (frame, row) = (Frame { max: maxs[r], scale }, z.add(r * d));
-                let pu = dense::<V, P, LOSS>(prof, row, out.add(r * d), d, frame, Tau::new(tau[r]), gain);
-                if LOSS {
-                    sums[first + r] = RowSum { max: maxs[r], tau: tau[r], pu };
-                }
-            } else {
-                let row = std::slice::from_raw_parts_mut(out.add(r * d), d);
-                row.fill(status.fill());
-            }
-        }
+        Solved { bad, empty, max: maxs, tau }
     }
 }

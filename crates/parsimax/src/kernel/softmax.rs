@@ -6,45 +6,75 @@
 use super::expo::exp2_nonpos;
 use super::pair::Pair;
 use super::scan::row_max;
-use super::vector::Vector;
+use super::vector::{Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
 
 /// Vectors whose lanes are summed in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
 
-/// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z`. `LOSS`, `gain` and
-/// `sums` as in `long::forward`.
+/// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z`. `loss` as in
+/// `long::forward`.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn forward<V: Vector, const LOSS: bool>(job: &mut Forward<'_>, gain: f32, sums: &mut [RowSum]) {
+pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
     let d = job.d;
+    let (gain, mut sums) = loss.unzip();
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices.
-        unsafe {
-            let z = job.z.as_ptr().add(r * d);
-            let out = job.out.as_mut_ptr().add(r * d);
-            let max = row_max::<V>(z, d);
-            let status = Status::of_max(max);
-            job.status[r] = status;
-            let mut tau = 0.0;
-            if status == Status::Ok {
-                let total = exponentials::<V>(z, out, d, max, job.scale);
-                rescale::<V>(out, d, (f64::from(gain) / total) as f32);
-                tau = f64::from(job.scale) * f64::from(max) + total.ln();
-                if LOSS {
-                    sums[r] = RowSum { max, tau: total.ln(), pu: 0.0 };
-                }
-            } else {
-                std::slice::from_raw_parts_mut(out, d).fill(status.fill());
-            }
-            if let Some(t) = job.tau.as_deref_mut() {
-                t[r] = status.tau(tau);
-            }
+        let (max, total) = unsafe {
+            let (z, out) = (job.z.as_ptr().add(r * d), job.out.as_mut_ptr().add(r * d));
+            row::<V>(z, out, d, job.scale, gain.unwrap_or(1.0))
+        };
+        if let Some(sums) = sums.as_deref_mut() {
+            sums[r] = RowSum { max, tau: total.ln(), pu: 0.0 };
         }
+        report(job, r, max, total);
+    }
+}
+
+/// Sets status and τ of a row of exponentials, and fills it if it is not fit.
+pub(crate) fn report(job: &mut Forward<'_>, r: usize, max: f32, total: f64) {
+    let status = Status::of_max(max);
+    job.status[r] = status;
+    if status != Status::Ok {
+        job.out[r * job.d..(r + 1) * job.d].fill(status.fill());
+    }
+    if let Some(t) = job.tau.as_deref_mut() {
+        t[r] = status.tau(f64::from(job.scale) * f64::from(max) + total.ln());
+    }
+}
+
+outlined! {
+    /// Maximum (NaN if there is a NaN) and sum of the exponentials of a row; writes `gain·p`
+    /// if the maximum is finite.
+    ///
+    /// # Safety
+    /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
+    unsafe fn row<V>(
+        z: *const f32,
+        out: *mut f32,
+        d: usize,
+        scale: f32,
+        gain: f32,
+    ) -> (f32, f64) => row_any
+}
+
+/// # Safety
+/// As [`row`].
+#[inline(always)]
+unsafe fn row_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32, gain: f32) -> (f32, f64) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let max = row_max::<V>(z, d);
+        if !max.is_finite() {
+            return (max, 1.0);
+        }
+        let total = exponentials::<V>(z, out, d, max, scale);
+        rescale::<V>(out, d, (f64::from(gain) / total) as f32);
+        (max, total)
     }
 }
 

@@ -17,7 +17,7 @@
 
 use super::pair::Pair;
 use super::profile::{At, Profile, STEPS, Slope, Tau};
-use super::vector::Vector;
+use super::vector::{Vector, outlined};
 
 /// Terms that a lane adds in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
@@ -45,13 +45,19 @@ fn measure<V: Vector, const READY: bool>(z: V, max: V, scale: V) -> V {
     if READY { z } else { z.sub(max).mul(scale) }
 }
 
-/// Replaces the scores of a list, in place, by `x = (z − max)·scale`.
-///
+outlined! {
+    /// Replaces the scores of a list, in place, by `x = (z − max)·scale`.
+    ///
+    /// # Safety
+    /// `list` is readable and writable for `len` floats rounded up to whole vectors; the CPU
+    /// has the instruction set of `V`.
+    pub(crate) unsafe fn make_ready<V>(list: *mut f32, len: usize, frame: Frame) -> () => ready
+}
+
 /// # Safety
-/// `list` is readable and writable for `len` floats rounded up to whole vectors; the CPU has
-/// the instruction set of `V`.
+/// As [`make_ready`].
 #[inline(always)]
-pub(crate) unsafe fn make_ready<V: Vector>(list: *mut f32, len: usize, frame: Frame) {
+unsafe fn ready<V: Vector>(list: *mut f32, len: usize, frame: Frame) {
     // SAFETY: as the caller vouches.
     unsafe {
         let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
@@ -63,12 +69,24 @@ pub(crate) unsafe fn make_ready<V: Vector>(list: *mut f32, len: usize, frame: Fr
     }
 }
 
-/// `Σ f(u)` and `Σ g(u)` over `len` entries.
-///
+outlined! {
+    /// `Σ f(u)` and `Σ g(u)` over `len` entries.
+    ///
+    /// # Safety
+    /// `z` is readable for `len` floats; the CPU has the instruction set of `V`.
+    pub(crate) unsafe fn sums<V, P: Slope; READY>(
+        prof: P,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        tau: Tau,
+    ) -> (f64, f64) => sums_any
+}
+
 /// # Safety
-/// `z` is readable for `len` floats; the CPU has the instruction set of `V`.
+/// As [`sums`].
 #[inline(always)]
-pub(crate) unsafe fn sums<V: Vector, P: Slope, const READY: bool>(
+unsafe fn sums_any<V: Vector, P: Slope, const READY: bool>(
     prof: P,
     z: *const f32,
     len: usize,
@@ -136,7 +154,6 @@ unsafe fn sums_of<V: Vector, P: Slope, const READY: bool>(
 ///
 /// # Safety
 /// As [`sums`].
-#[inline(always)]
 pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
     prof: P,
     z: *const f32,
@@ -173,13 +190,25 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
     }
 }
 
-/// A guess at τ: the root for every eighth vector of the list and as small a share of the
-/// mass. Not a bound: the sample may be lucky or unlucky.
-///
+outlined! {
+    /// A guess at τ: the root for every eighth vector of the list and as small a share of the
+    /// mass. Not a bound: the sample may be lucky or unlucky.
+    ///
+    /// # Safety
+    /// As [`sums`], with at least eight vectors.
+    unsafe fn sampled<V, P: Profile; READY>(
+        prof: P,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        start: f32,
+    ) -> f32 => sampled_any
+}
+
 /// # Safety
-/// As [`sums`], with at least eight vectors.
+/// As [`sampled`].
 #[inline(always)]
-unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
+unsafe fn sampled_any<V: Vector, P: Profile, const READY: bool>(
     prof: P,
     z: *const f32,
     len: usize,
@@ -224,7 +253,6 @@ unsafe fn sampled<V: Vector, P: Profile, const READY: bool>(
 ///
 /// # Safety
 /// As [`sums`].
-#[inline(always)]
 pub(crate) unsafe fn bound<V: Vector, P: Slope>(
     prof: P,
     z: *const f32,

@@ -1,10 +1,11 @@
 //! The small instruction set that every algorithm of this layer is written in.
 //!
 //! An implementation of [`Vector`] is a handful of one-line wrappers around the
-//! intrinsics of one instruction set. The algorithms are generic over it and are
-//! `#[inline(always)]` down from the entry points of `instances.rs`, which carry the
-//! `#[target_feature]` attribute; a function that is not inlined there would be
-//! compiled without those features.
+//! intrinsics of one instruction set. The algorithms are generic over it. Those that touch
+//! lanes are `#[inline(always)]` into a [`Task`], and [`Vector::call`] runs a task inside a
+//! function that carries the `#[target_feature]` attribute: a function with lanes in it that
+//! is inlined nowhere would be compiled without those features. What is between tasks (rows,
+//! scalars, Newton loops) is ordinary generic code, compiled once.
 //!
 //! # Safety contract
 //! Values of a `Vector` type may exist only on a CPU that has its instruction set.
@@ -13,6 +14,52 @@
 
 /// Most lanes that any instance has; sizes stack buffers.
 pub(crate) const MAX_LANES: usize = 16;
+
+/// Work to be compiled with the features of an instruction set.
+pub(crate) trait Task {
+    /// What it returns.
+    type Output;
+    /// Does it. Implementations are `#[inline(always)]`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set that the task was written for, and what else the task
+    /// itself asks for.
+    unsafe fn run(self) -> Self::Output;
+}
+
+/// Defines a function that runs an `#[inline(always)]` one as a [`Task`].
+macro_rules! outlined {
+    (
+        $(#[$meta:meta])*
+        $vis:vis unsafe fn $name:ident<V $(, $g:ident: $bound:ident)* $(; $c:ident)?>(
+            $($arg:ident: $ty:ty),* $(,)?
+        ) -> $out:ty => $inner:ident
+    ) => {
+        $(#[$meta])*
+        $vis unsafe fn $name<V: Vector $(, $g: $bound)* $(, const $c: bool)?>(
+            $($arg: $ty),*
+        ) -> $out {
+            struct Call<V $(, $g: $bound)* $(, const $c: bool)?> {
+                $($arg: $ty,)*
+                lanes: std::marker::PhantomData<V>,
+            }
+            impl<V: Vector $(, $g: $bound)* $(, const $c: bool)?> $crate::kernel::vector::Task
+                for Call<V $(, $g)* $(, $c)?>
+            {
+                type Output = $out;
+                #[inline(always)]
+                unsafe fn run(self) -> $out {
+                    // SAFETY: as the caller of the function vouches.
+                    unsafe { $inner::<V $(, $g)* $(, $c)?>($(self.$arg),*) }
+                }
+            }
+            let lanes = std::marker::PhantomData;
+            // SAFETY: as the caller vouches.
+            unsafe { V::call(Call::<V $(, $g)* $(, $c)?> { $($arg,)* lanes }) }
+        }
+    };
+}
+pub(crate) use outlined;
 
 /// A few `f32` lanes that move together.
 ///
@@ -26,6 +73,11 @@ pub(crate) trait Vector: Copy {
     /// As many `f64` lanes: where long sums are collected.
     type Wide: Copy;
 
+    /// Runs a task in a function compiled for this instruction set.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `Self`, and what the task asks for.
+    unsafe fn call<T: Task>(task: T) -> T::Output;
     /// All lanes equal to `x`.
     ///
     /// # Safety

@@ -2,7 +2,7 @@
 
 use super::profile::{At, Profile, Tau};
 use super::solve::Frame;
-use super::vector::Vector;
+use super::vector::{Vector, outlined};
 
 /// What a row leaves behind for its loss.
 #[derive(Clone, Copy, Debug, Default)]
@@ -15,17 +15,31 @@ pub(crate) struct RowSum {
     pub(crate) pu: f64,
 }
 
-/// `gain · [x − τ]₊^e` for every entry, in one pass. With `LOSS` returns `Σ p·u`; without,
-/// the gain is 1 and nothing is summed.
-///
-/// The last vector of a row whose width is not a multiple of the lanes overlaps the one
-/// before: it writes the same numbers again (and does not sum them again).
-///
+outlined! {
+    /// `gain · [x − τ]₊^e` for every entry, in one pass. With `LOSS` returns `Σ p·u`; without,
+    /// the gain is 1 and nothing is summed.
+    ///
+    /// The last vector of a row whose width is not a multiple of the lanes overlaps the one
+    /// before: it writes the same numbers again (and does not sum them again).
+    ///
+    /// # Safety
+    /// `z` is readable and `out` writable for `d` floats, and they do not overlap; the CPU has
+    /// the instruction set of `V`.
+    pub(crate) unsafe fn dense<V, P: Profile; LOSS>(
+        prof: P,
+        z: *const f32,
+        out: *mut f32,
+        d: usize,
+        frame: Frame,
+        tau: Tau,
+        gain: f32,
+    ) -> f64 => dense_any
+}
+
 /// # Safety
-/// `z` is readable and `out` writable for `d` floats, and they do not overlap; the CPU has
-/// the instruction set of `V`.
+/// As [`dense`].
 #[inline(always)]
-pub(crate) unsafe fn dense<V: Vector, P: Profile, const LOSS: bool>(
+unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     z: *const f32,
     out: *mut f32,
@@ -73,14 +87,27 @@ pub(crate) unsafe fn dense<V: Vector, P: Profile, const LOSS: bool>(
     }
 }
 
-/// The same for the `n` candidates `x` (in place), scattered into a row of zeros.
-///
+outlined! {
+    /// The same for the `n` candidates `x` (in place), scattered into a row of zeros.
+    ///
+    /// # Safety
+    /// `c` is readable and writable for `n` floats rounded up to whole vectors, every
+    /// `index[k] < d` for `k < n`, `out` is writable for `d` floats; the CPU has the
+    /// instruction set of `V`.
+    pub(crate) unsafe fn scattered<V, P: Profile; LOSS>(
+        prof: P,
+        list: (*mut f32, *const u32, usize),
+        out: *mut f32,
+        d: usize,
+        tau: Tau,
+        gain: f32,
+    ) -> f64 => scattered_any
+}
+
 /// # Safety
-/// `c` is readable and writable for `n` floats rounded up to whole vectors, every
-/// `index[k] < d` for `k < n`, `out` is writable for `d` floats; the CPU has the instruction
-/// set of `V`.
+/// As [`scattered`].
 #[inline(always)]
-pub(crate) unsafe fn scattered<V: Vector, P: Profile, const LOSS: bool>(
+unsafe fn scattered_any<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     (c, index, n): (*mut f32, *const u32, usize),
     out: *mut f32,
@@ -110,5 +137,27 @@ pub(crate) unsafe fn scattered<V: Vector, P: Profile, const LOSS: bool>(
             *out.add(*index.add(k) as usize) = *c.add(k);
         }
         if LOSS { V::wide_total(wide) } else { 0.0 }
+    }
+}
+
+/// [`dense`] with a gain if there is one.
+///
+/// # Safety
+/// As [`dense`].
+pub(crate) unsafe fn any_dense<V: Vector, P: Profile>(
+    prof: P,
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    frame: Frame,
+    tau: Tau,
+    gain: Option<f32>,
+) -> f64 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match gain {
+            None => dense::<V, P, false>(prof, z, out, d, frame, tau, 1.0),
+            Some(gain) => dense::<V, P, true>(prof, z, out, d, frame, tau, gain),
+        }
     }
 }

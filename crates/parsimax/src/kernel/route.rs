@@ -1,0 +1,62 @@
+//! Which algorithm serves which mapping, for any instruction set.
+
+use super::alpha::{Above, Below};
+use super::profile::{Entmax15, Slope, Sparsemax, Whole};
+use super::vector::Vector;
+use super::write::RowSum;
+use super::{Forward, Map, evsoftmax, long, short, softmax};
+
+/// Probabilities, whatever the mapping.
+///
+/// # Safety
+/// The slices have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has the
+/// instruction set of `V`.
+pub(crate) unsafe fn forward<V: Vector>(map: Map, job: &mut Forward<'_>) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match map {
+            Map::EvSoftmax => evsoftmax::forward::<V>(job),
+            _ => regularised::<V>(map, job, None),
+        }
+    }
+}
+
+/// The regularised mappings, as probabilities or as part of a loss: its gain, and room for
+/// one sum a row.
+///
+/// # Safety
+/// As [`forward`].
+pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
+    let (s, e) = (Sparsemax(1.0), Entmax15);
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let is_short = job.d <= short::SHORT;
+        match map {
+            Map::Softmax | Map::EvSoftmax => softmax::forward::<V>(job, loss),
+            Map::Sparsemax if is_short => short::forward::<V, _, _>((s, s), job, loss),
+            Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
+            Map::Entmax15 if is_short => short::forward::<V, _, _>((e, e), job, loss),
+            Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
+            Map::Entmax(alpha) if alpha < 2.0 => {
+                let prof = Below::new(alpha);
+                let bounds = Whole::over(1.0 / (alpha - 1.0), prof.inner());
+                match Whole::exactly(alpha) {
+                    Some(w) if is_short => {
+                        short::forward::<V, _, _>((w, w), job, loss);
+                    }
+                    Some(w) => long::forward::<V, _, _>((w, w), job, loss),
+                    // Thresholds in the lanes are f32: too coarse for α near 1.
+                    None if is_short && (1..=8).contains(&bounds.n) => {
+                        short::forward::<V, _, _>((bounds, prof), job, loss);
+                    }
+                    None => long::forward::<V, _, _>((bounds, prof), job, loss),
+                }
+            }
+            Map::Entmax(alpha) => {
+                let prof = Above::new(alpha);
+                let bounds = Sparsemax(prof.inner());
+                long::forward::<V, _, _>((bounds, prof), job, loss);
+            }
+        }
+    }
+}

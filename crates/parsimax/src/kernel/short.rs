@@ -11,14 +11,14 @@ use super::profile::{At, Profile, Tau};
 use super::scan::{collect, lane_maxima};
 use super::solve::{Frame, make_ready, solve_lanes};
 use super::vector::{MAX_LANES, Vector, outlined};
-use super::write::{RowSum, any_dense};
+use super::write::{RowSum, any_dense, dense_any};
 use super::{Forward, Status};
 
 /// Widest row for which whole groups of rows are solved together.
 pub(crate) const SHORT: usize = 1024;
 
 /// A row with more candidates than this is solved on its own, lengthwise.
-const LANE_SLOTS: usize = 64;
+const LANE_SLOTS: usize = 512;
 
 /// Lane-wise lower bounds on τ from the transposed lane maxima `t`, by three Newton steps
 /// from `−1` (every iterate from the left is a bound).
@@ -82,12 +82,19 @@ pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile>(
             let out = job.out.as_mut_ptr().add(first * d);
             let group = solve_group::<V, B, P>(bounds, prof, z, d, here, scale, (buffer, stride));
             // 5. Probabilities.
+            let plain = gain.is_none() && group.bad | group.empty == 0;
+            if plain {
+                write_group::<V, P>(prof, z, out, d, here, scale, &group);
+            }
             for r in 0..here {
                 let (max, tau) = (group.max[r], group.tau[r]);
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
                 job.status[first + r] = status;
                 if let Some(t) = job.tau.as_deref_mut() {
                     t[first + r] = status.tau(f64::from(scale) * f64::from(max) + tau);
+                }
+                if plain {
+                    continue;
                 }
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 if status != Status::Ok {
@@ -100,6 +107,50 @@ pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile>(
                     sums[first + r] = RowSum { max, tau, pu };
                 }
             }
+        }
+    }
+}
+
+outlined! {
+    /// Writes all rows of a group: nothing but [`dense_any`], without a call for each.
+    ///
+    /// # Safety
+    /// As `dense`, for `here` rows.
+    unsafe fn write_group<V, P: Profile>(
+        prof: P,
+        z: *const f32,
+        out: *mut f32,
+        d: usize,
+        here: usize,
+        scale: f32,
+        group: *const Solved,
+    ) -> () => write_group_any
+}
+
+/// # Safety
+/// As [`write_group`].
+#[inline(always)]
+unsafe fn write_group_any<V: Vector, P: Profile>(
+    prof: P,
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    here: usize,
+    scale: f32,
+    group: *const Solved,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let group = &*group;
+        for r in 0..here {
+            let (frame, tau) = (
+                Frame {
+                    max: group.max[r],
+                    scale,
+                },
+                Tau::new(group.tau[r]),
+            );
+            dense_any::<V, P, false>(prof, z.add(r * d), out.add(r * d), d, frame, tau, 1.0);
         }
     }
 }

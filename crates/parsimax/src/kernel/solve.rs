@@ -164,7 +164,7 @@ pub(crate) unsafe fn solve<V: Vector, P: Profile, const READY: bool>(
     // SAFETY: as the caller vouches.
     unsafe {
         let mut tau = start;
-        if len >= SAMPLED && !P::DEAR {
+        if len >= SAMPLED {
             let guess = sampled::<V, P, READY>(prof, z, len, frame, start as f32);
             if guess > start as f32 {
                 let (f, g) = sums::<V, P, READY>(prof, z, len, frame, Tau::new(f64::from(guess)));
@@ -285,8 +285,7 @@ pub(crate) fn cut(tau: f32, frame: Frame) -> f32 {
 ///
 /// Slot `k` of `c` holds `x` of entry `k` of every row; short rows are padded with `−inf`,
 /// which adds exactly nothing, and a lane that has settled keeps its τ: a row's result does
-/// not depend on its neighbours. (τ is rounded to the nearest f32 here: with the few entries
-/// of a lane, what that can hide from the sum is below its tolerance.)
+/// not depend on its neighbours.
 ///
 /// # Safety
 /// `c` is readable for `slots · LANES` floats, `slots` is a multiple of 4, and the CPU has
@@ -302,11 +301,13 @@ pub(crate) unsafe fn solve_lanes<V: Vector, P: Profile>(
     // SAFETY: every load stays within `slots` vectors.
     unsafe {
         let zero = V::splat(0.0);
+        let hair = V::splat(1.0 + f32::EPSILON);
         let (mut tau, mut step) = (start, zero);
         let mut before = V::splat(f32::INFINITY);
         let mut active = counts.gt(zero);
         for _ in 0..STEPS {
-            tau = tau.add(step.keep(active));
+            // A hair to the left (τ is negative): rounding must not carry it past the root.
+            tau = tau.add(step).mul(hair).select(active, tau);
             let at = At::lanes(tau);
             let (mut f, mut g) = ([zero; 4], [zero; 4]);
             let mut i = 0;

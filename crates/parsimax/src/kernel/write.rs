@@ -39,7 +39,7 @@ outlined! {
 /// # Safety
 /// As [`dense`].
 #[inline(always)]
-unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
+pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     z: *const f32,
     out: *mut f32,

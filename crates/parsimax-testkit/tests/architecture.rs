@@ -59,10 +59,13 @@ fn files_of_the_core_depend_in_one_direction() {
         .filter(|module| registry.contains(&format!("{module}::ENTRY")))
         .collect();
     assert!(mappings.len() >= 9, "{mappings:?}");
-    let uses = |file: &std::path::Path, module: &str| {
+    let reads = |file: &std::path::Path| {
         let text = std::fs::read_to_string(file).expect("a source file");
         let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-        let code = code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n");
+        code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
+    };
+    let uses = |file: &std::path::Path, module: &str| {
+        let code = reads(file);
         code.contains(&format!("crate::{module}")) || code.contains(&format!(" {module}::"))
     };
     for mapping in &mappings {
@@ -75,7 +78,8 @@ fn files_of_the_core_depend_in_one_direction() {
         let Ok(entries) = std::fs::read_dir(source.join(folder)) else { continue };
         for file in entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_file()) {
             for upper in mappings.iter().map(String::as_str).chain(["rows", "loss", "mapping", "registry"]) {
-                assert!(!uses(&file, upper), "{} uses {upper}", file.display());
+                // Kernels have files of the same names; what counts is the path from the root.
+                assert!(!reads(&file).contains(&format!("crate::{upper}")), "{} uses {upper}", file.display());
             }
         }
     }

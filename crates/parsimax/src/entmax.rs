@@ -188,12 +188,20 @@ impl Separable for Entmax {
 separable_mapping! {
     Entmax,
     "entmax",
-    fn parameter_vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], _scratch: &mut crate::Scratch) -> Option<f64> {
-        Some(alpha_gradient(p, v, self.alpha))
+    /// From the scores: between nearly equal entries the gradient lives in differences of `p` that a `p`
+    /// rounded to single precision no longer has.
+    fn parameter_vjp_row(&self, z: &[f64], _p: &[f64], v: &[f64], scratch: &mut crate::Scratch) -> Option<f64> {
+        let mut p = std::mem::take(&mut scratch.c);
+        p.clear();
+        p.resize(z.len(), 0.0);
+        crate::separable::forward(self, z, &mut p, scratch);
+        let gradient = alpha_gradient(&p, v, self.alpha);
+        scratch.c = p;
+        Some(gradient)
     }
     fn kernel(&self) -> Option<Kernel> {
-        // Below 1 the tails are heavy and dense; the kernels are for what is sparse, and softmax.
-        if self.alpha >= 1.0 { Kernel::new(Map::Entmax(self.alpha), self.gamma) } else { None }
+        // Below 1 the tails are heavy and dense, far above 2 powers leave the range of f32.
+        if (1.0..=16.0).contains(&self.alpha) { Kernel::new(Map::Entmax(self.alpha), self.gamma) } else { None }
     }
 }
 

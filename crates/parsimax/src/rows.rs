@@ -24,10 +24,10 @@ use std::ops::Range;
 ///
 /// ```
 /// use parsimax::{Rows, Sparsemax, View, ViewMut};
-/// let z = [1.0f32, 0.2, 0.0, /* second row */ 0.5, 0.5, f32::NEG_INFINITY];
+/// let z = [1.0f32, 0.5, 0.0, /* second row */ 0.5, 0.5, f32::NEG_INFINITY];
 /// let mut p = [0.0f32; 6];
 /// Rows::new(&Sparsemax::new()).forward(View::new(&z, &[2, 3])?, ViewMut::new(&mut p, &[2, 3])?)?;
-/// assert_eq!(p, [0.9, 0.1, 0.0, 0.5, 0.5, 0.0]);
+/// assert_eq!(p, [0.75, 0.25, 0.0, 0.5, 0.5, 0.0]);
 /// # Ok::<(), parsimax::Error>(())
 /// ```
 #[derive(Debug)]
@@ -200,7 +200,8 @@ impl<'a, M: Mapping> Rows<'a, M> {
     }
 
     /// [`vjp`](Rows::vjp) and [`parameter_vjp`](Rows::parameter_vjp) together: what the backward pass of a
-    /// learned α needs, in one sweep where a kernel offers it.
+    /// learned α needs, in one sweep where a kernel offers it. The kernel works from `p` as it was rounded, so
+    /// between nearly equal entries its gradient in α has fewer digits than that of `parameter_vjp`.
     ///
     /// # Errors
     /// As [`parameter_vjp`](Rows::parameter_vjp).

@@ -143,13 +143,7 @@ unsafe fn write_group_any<V: Vector, P: Profile>(
     unsafe {
         let group = &*group;
         for r in 0..here {
-            let (frame, tau) = (
-                Frame {
-                    max: group.max[r],
-                    scale,
-                },
-                Tau::new(group.tau[r]),
-            );
+            let (frame, tau) = (Frame { max: group.max[r], scale }, Tau::new(group.tau[r]));
             dense_any::<V, P, false>(prof, z.add(r * d), out.add(r * d), d, frame, tau, 1.0);
         }
     }

@@ -196,8 +196,6 @@ fn a_forced_level_is_the_one_that_runs() {
 #[test]
 fn the_environment_chooses_the_level() {
     let asked = std::env::var("PARSIMAX_KERNEL").unwrap_or_default();
-    let expected = available()
-        .find(|l| l.name() == asked)
-        .or(available().next());
+    let expected = available().find(|l| l.name() == asked).or(available().next());
     assert_eq!(Some(active()), expected);
 }

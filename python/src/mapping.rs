@@ -1,0 +1,237 @@
+//! A mapping, built by name, applied to arrays.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use numpy::{PyArray1, PyReadonlyArray1};
+use parsimax::registry::{self, Options};
+use parsimax::{Csr, Mapping as CoreMapping, Rows};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::array::{Array, Dtype, with_float};
+use crate::errors::{check_memory, guard, to_python};
+
+/// Whether the thread pool may be used at all: not in a child of `fork`, which has no pool.
+static POOL: AtomicBool = AtomicBool::new(true);
+
+/// Called in children of `fork`.
+#[pyfunction]
+pub(crate) fn after_fork() {
+    POOL.store(false, Ordering::Relaxed);
+}
+
+/// Below this many entries the interpreter lock is kept.
+const SMALL: usize = 4096;
+
+/// A mapping with its parameters; one of them may vary from row to row.
+///
+/// Row `r` uses the value `values[(r // run) % len(values)]` of the option `varying`.
+#[pyclass(frozen, module = "parsimax._native")]
+pub(crate) struct Mapping {
+    mappings: Vec<Box<dyn CoreMapping>>,
+    run: usize,
+}
+
+/// Sets an option by the core's name.
+fn set(options: &mut Options, name: &str, value: f64) -> PyResult<()> {
+    let slot = match name {
+        "alpha" => &mut options.alpha,
+        "gamma" => &mut options.gamma,
+        "lambda" => &mut options.lambda,
+        "p" => &mut options.p,
+        "eps" => &mut options.eps,
+        "q" => &mut options.q,
+        "budget" => &mut options.budget,
+        _ => return Err(PyTypeError::new_err(format!("unknown option {name}"))),
+    };
+    *slot = Some(value);
+    Ok(())
+}
+
+impl Mapping {
+    /// The mapping over rows, as the arguments say.
+    fn rows<'a>(
+        &'a self,
+        axis: isize,
+        mask: Option<&'a Array>,
+        threads: bool,
+    ) -> PyResult<Rows<'a, Box<dyn CoreMapping>>> {
+        let mut rows = Rows::grouped(&self.mappings, self.run).axis(axis);
+        if let Some(mask) = mask {
+            rows = rows.mask(mask.view::<bool>()?);
+        }
+        Ok(if threads && POOL.load(Ordering::Relaxed) { rows } else { rows.single_threaded() })
+    }
+}
+
+/// What all calls share: memory for a row, and whether the work is small.
+fn prepare(z: &Array, axis: isize) -> PyResult<bool> {
+    let axis = if axis < 0 { axis + z.shape.len() as isize } else { axis };
+    let columns = usize::try_from(axis).ok().and_then(|axis| z.shape.get(axis)).copied();
+    check_memory(columns.unwrap_or(0))?;
+    Ok(z.len() <= SMALL)
+}
+
+#[pymethods]
+impl Mapping {
+    #[new]
+    #[pyo3(signature = (name, options, varying = None, values = None, run = 1))]
+    fn new(
+        name: &str,
+        options: Vec<(String, f64)>,
+        varying: Option<&str>,
+        values: Option<PyReadonlyArray1<'_, f64>>,
+        run: usize,
+    ) -> PyResult<Self> {
+        let mut base = Options::default();
+        for (name, value) in &options {
+            set(&mut base, name, *value)?;
+        }
+        let build = |options: &Options| registry::build(name, options).map_err(to_python);
+        let mappings = match (varying, &values) {
+            (Some(varying), Some(values)) => values
+                .as_array()
+                .iter()
+                .map(|value| {
+                    set(&mut base, varying, *value)?;
+                    build(&base)
+                })
+                .collect::<PyResult<Vec<_>>>()?,
+            (None, None) => vec![build(&base)?],
+            _ => return Err(PyTypeError::new_err("varying and values come together")),
+        };
+        if mappings.is_empty() || run == 0 {
+            return Err(PyValueError::new_err("values must hold at least one number, run must be positive"));
+        }
+        let run = if values.is_none() { usize::MAX } else { run };
+        Ok(Self { mappings, run })
+    }
+
+    /// Writes the probabilities of `z` into `out`; rows with NaN or +inf are NaN.
+    #[pyo3(signature = (z, out, axis = -1, mask = None, threads = true))]
+    fn forward(
+        &self,
+        py: Python<'_>,
+        z: Array,
+        mut out: Array,
+        axis: isize,
+        mask: Option<Array>,
+        threads: bool,
+    ) -> PyResult<()> {
+        let small = prepare(&z, axis)?;
+        let rows = self.rows(axis, mask.as_ref(), threads)?;
+        let inputs: Vec<&Array> = [Some(&z), mask.as_ref()].into_iter().flatten().collect();
+        with_float!(z.dtype, T => {
+            let (z, out) = (z.view::<T>()?, out.view_mut::<T>(&inputs)?);
+            guard(py, small, || rows.forward_or_nan(z, out))
+        })
+    }
+
+    /// The same for rows that lie one behind the other at an address: the short way for tensors.
+    #[pyo3(signature = (z, out, rows, columns, code, threads))]
+    #[expect(clippy::too_many_arguments, reason = "numbers only: the cheapest call there is")]
+    fn forward_packed(
+        &self,
+        py: Python<'_>,
+        z: usize,
+        out: usize,
+        rows: usize,
+        columns: usize,
+        code: u8,
+        threads: bool,
+    ) -> PyResult<()> {
+        let (z, out) = (Array::packed(z, code, rows, columns)?, Array::packed(out, code, rows, columns)?);
+        self.forward(py, z, out, -1, None, threads)
+    }
+
+    /// Writes `Jᵀv` (with `forward_mode`: `Jv`) at scores `z` and probabilities `p` into `out`.
+    #[pyo3(signature = (z, p, v, out, axis = -1, mask = None, forward_mode = false, threads = true))]
+    #[expect(clippy::too_many_arguments, reason = "the arrays of the formula, and how to read them")]
+    fn vjp(
+        &self,
+        py: Python<'_>,
+        z: Array,
+        p: Array,
+        v: Array,
+        mut out: Array,
+        axis: isize,
+        mask: Option<Array>,
+        forward_mode: bool,
+        threads: bool,
+    ) -> PyResult<()> {
+        let small = prepare(&z, axis)?;
+        let rows = self.rows(axis, mask.as_ref(), threads)?;
+        let inputs: Vec<&Array> = [Some(&z), Some(&p), Some(&v), mask.as_ref()].into_iter().flatten().collect();
+        with_float!(z.dtype, T => {
+            let (z, p, v) = (z.view::<T>()?, p.view::<T>()?, v.view::<T>()?);
+            let out = out.view_mut::<T>(&inputs)?;
+            guard(py, small, || if forward_mode { rows.jvp(z, p, v, out) } else { rows.vjp_or_nan(z, p, v, out) })
+        })
+    }
+
+    /// The gradient of `<v, Π(z)>` in each of the varying option's values.
+    #[pyo3(signature = (z, p, v, axis = -1, mask = None, threads = true))]
+    #[expect(clippy::too_many_arguments, reason = "the arrays of the formula, and how to read them")]
+    fn parameter_vjp<'py>(
+        &self,
+        py: Python<'py>,
+        z: Array,
+        p: Array,
+        v: Array,
+        axis: isize,
+        mask: Option<Array>,
+        threads: bool,
+    ) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let small = prepare(&z, axis)?;
+        let rows = self.rows(axis, mask.as_ref(), threads)?;
+        let gradient = with_float!(z.dtype, T => {
+            let (z, p, v) = (z.view::<T>()?, p.view::<T>()?, v.view::<T>()?);
+            guard(py, small, || match rows.parameter_vjp(z, p, v) {
+                // As everywhere in Python, a bad score is no error; its gradient is no number.
+                Err(parsimax::Error::Score { .. }) => Ok(vec![f64::NAN; self.mappings.len()]),
+                other => other,
+            })
+        })?;
+        Ok(PyArray1::from_vec(py, gradient))
+    }
+
+    /// The sparse result `(indptr, indices, data)`.
+    #[pyo3(signature = (z, axis = -1, mask = None, threads = true))]
+    fn csr<'py>(
+        &self,
+        py: Python<'py>,
+        z: Array,
+        axis: isize,
+        mask: Option<Array>,
+        threads: bool,
+    ) -> PyResult<Bound<'py, PyTuple>> {
+        let small = prepare(&z, axis)?;
+        let rows = self.rows(axis, mask.as_ref(), threads)?;
+        match z.dtype {
+            Dtype::F32 => {
+                let z = z.view::<f32>()?;
+                sparse(py, guard(py, small, || rows.csr(z))?)
+            }
+            Dtype::F64 => {
+                let z = z.view::<f64>()?;
+                sparse(py, guard(py, small, || rows.csr(z))?)
+            }
+            _ => Err(PyTypeError::new_err("sparse results are float32 or float64")),
+        }
+    }
+
+    /// The name by which the core knows the mapping.
+    #[getter]
+    fn name(&self) -> &'static str {
+        self.mappings[0].name()
+    }
+}
+
+/// The three arrays of a sparse result.
+fn sparse<'py, T: numpy::Element>(py: Python<'py>, csr: Csr<T>) -> PyResult<Bound<'py, PyTuple>> {
+    let indptr: Vec<i64> = csr.indptr.iter().map(|i| *i as i64).collect();
+    let arrays =
+        (PyArray1::from_vec(py, indptr), PyArray1::from_vec(py, csr.indices), PyArray1::from_vec(py, csr.values));
+    arrays.into_pyobject(py)
+}

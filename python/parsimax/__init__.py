@@ -22,6 +22,16 @@ from ._functions import (
     sparsemax,
     sq_pnorm_max,
 )
+from ._losses import (
+    entmax15_loss,
+    entmax_loss,
+    fusedmax_loss,
+    normmax_loss,
+    oscarmax_loss,
+    softmax_loss,
+    sparsemax_loss,
+    sq_pnorm_max_loss,
+)
 from ._native import __version__
 
 __all__ = [
@@ -29,15 +39,23 @@ __all__ = [
     "budget",
     "entmax",
     "entmax15",
+    "entmax15_loss",
     "entmax_csr",
+    "entmax_loss",
     "ev_softmax",
     "fusedmax",
+    "fusedmax_loss",
     "normmax",
+    "normmax_loss",
     "oscarmax",
+    "oscarmax_loss",
     "softmax",
+    "softmax_loss",
     "sparsehourglass",
     "sparsemax",
+    "sparsemax_loss",
     "sq_pnorm_max",
+    "sq_pnorm_max_loss",
 ]
 
 if hasattr(_os, "register_at_fork"):

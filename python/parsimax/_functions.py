@@ -108,9 +108,9 @@ def ev_softmax(z, eps=0.0, axis=-1, *, gamma=1.0, mask=None, out=None):
     return apply("ev_softmax", z, eps, axis, gamma, mask, out)
 
 
-def sparsehourglass(z, q=1.0, axis=-1, *, mask=None, out=None):
+def sparsehourglass(z, q=1.0, axis=-1, *, gamma=1.0, mask=None, out=None):
     """sparsehourglass: sparsemax of ``c·z`` with ``c = (1 + dq)/(|Σz| + dq)`` (Laha et al. 2018)."""
-    return apply("sparsehourglass", z, q, axis, 1.0, mask, out)
+    return apply("sparsehourglass", z, q, axis, gamma, mask, out)
 
 
 def normmax(z, alpha=2.0, axis=-1, *, gamma=1.0, mask=None, out=None):

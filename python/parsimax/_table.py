@@ -43,7 +43,7 @@ KINDS = {
         Kind("fusedmax", "fusedmax", "lam", "lambda", 0.1, varies=True),
         Kind("oscarmax", "oscarmax", "lam", "lambda", 0.01, varies=True),
         Kind("oscarmax_approx", "oscarmax-approx", "lam", "lambda", 0.01, varies=True, loss=False),
-        Kind("sq_pnorm_max", "sq-pnorm-max", "p", "p", 1.5),
+        Kind("sq_pnorm_max", "sq-pnorm-max", "p", "p", 1.5, varies=True),
         Kind("ev_softmax", "ev-softmax", "eps", "eps", 0.0, loss=False),
         Kind("sparsehourglass", "sparsehourglass", "q", "q", 1.0, loss=False),
         Kind("normmax", "normmax", "alpha", "alpha", 2.0, varies=True),

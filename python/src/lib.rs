@@ -3,6 +3,7 @@
 
 mod array;
 mod errors;
+mod loss;
 mod mapping;
 
 use pyo3::prelude::*;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use numpy::{PyArray1, PyReadonlyArray1};
+use parsimax::loss::Target;
 use parsimax::registry::{self, Options};
 use parsimax::{Csr, Mapping as CoreMapping, Rows};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -11,6 +12,7 @@ use pyo3::types::PyTuple;
 
 use crate::array::{Array, Dtype, with_float};
 use crate::errors::{check_memory, guard, to_python};
+use crate::loss::{self, Settings, Targets};
 
 /// Whether the thread pool may be used at all: not in a child of `fork`, which has no pool.
 static POOL: AtomicBool = AtomicBool::new(true);
@@ -119,6 +121,9 @@ impl Mapping {
         mask: Option<Array>,
         threads: bool,
     ) -> PyResult<()> {
+        if z.len() == 0 {
+            return Ok(());
+        }
         let small = prepare(&z, axis)?;
         let rows = self.rows(axis, mask.as_ref(), threads)?;
         let inputs: Vec<&Array> = [Some(&z), mask.as_ref()].into_iter().flatten().collect();
@@ -160,6 +165,9 @@ impl Mapping {
         forward_mode: bool,
         threads: bool,
     ) -> PyResult<()> {
+        if z.len() == 0 {
+            return Ok(());
+        }
         let small = prepare(&z, axis)?;
         let rows = self.rows(axis, mask.as_ref(), threads)?;
         let inputs: Vec<&Array> = [Some(&z), Some(&p), Some(&v), mask.as_ref()].into_iter().flatten().collect();
@@ -219,6 +227,54 @@ impl Mapping {
             }
             _ => Err(PyTypeError::new_err("sparse results are float32 or float64")),
         }
+    }
+
+    /// The Fenchel–Young loss: one value per row, or one in all. Writes the gradient in the scores into
+    /// `gradient` if it is given. `None` if a score that takes part is NaN or +inf.
+    #[pyo3(signature = (z, target, gradient = None, axis = -1, mask = None, reduction = "none", ignore_index = -100,
+                        label_smoothing = 0.0, weights = None, threads = true))]
+    #[expect(clippy::too_many_arguments, reason = "what the losses of torch take")]
+    fn loss<'py>(
+        &self,
+        py: Python<'py>,
+        z: Array,
+        target: Targets,
+        mut gradient: Option<Array>,
+        axis: isize,
+        mask: Option<Array>,
+        reduction: &str,
+        ignore_index: i64,
+        label_smoothing: f64,
+        weights: Option<Vec<f64>>,
+        threads: bool,
+    ) -> PyResult<Option<Bound<'py, PyArray1<f64>>>> {
+        let small = prepare(&z, axis)?;
+        let reduction = loss::reduction(reduction)?;
+        let threads = threads && POOL.load(Ordering::Relaxed);
+        let settings = Settings { axis, mask, reduction, ignore_index, label_smoothing, weights, threads };
+        let sets: Vec<&[usize]> = match &target {
+            Targets::Sets(sets) => sets.iter().map(Vec::as_slice).collect(),
+            _ => Vec::new(),
+        };
+        let soft = if let Targets::Soft(y) = &target { Some(y) } else { None };
+        let inputs: Vec<&Array> = [Some(&z), soft, settings.mask.as_ref()].into_iter().flatten().collect();
+        let values = with_float!(z.dtype, T => {
+            let target = match &target {
+                Targets::Classes(classes) => Target::Classes(classes),
+                Targets::Soft(y) => Target::Soft(y.view::<T>()?),
+                Targets::Sets(_) => Target::Sets(&sets),
+            };
+            let gradient = gradient.as_mut().map(|out| out.view_mut::<T>(&inputs)).transpose()?;
+            let mask = settings.mask.as_ref().map(Array::view::<bool>).transpose()?;
+            let z = z.view::<T>()?;
+            guard(py, small, || {
+                match loss::run(&self.mappings, self.run, z, target, gradient, mask, &settings) {
+                    Err(parsimax::Error::Score { .. }) => Ok(None),
+                    other => other.map(Some),
+                }
+            })
+        })?;
+        Ok(values.map(|values| PyArray1::from_vec(py, values)))
     }
 
     /// The name by which the core knows the mapping.

@@ -249,12 +249,13 @@ import resource, signal, threading, time, os
 import numpy as np, parsimax as px
 z = np.zeros((1, 50_000_000), np.float32)
 limit = int(open('/proc/self/statm').read().split()[0]) * 4096 + (300 << 20)
-resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 try:
     px.entmax(z, alpha=1.3)
 except MemoryError as error:
     print("memory", error)
-resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY,) * 2) if os.geteuid() == 0 else None
+resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
 threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
 small = np.random.default_rng(0).normal(size=(64, 4096))
 try:

@@ -1,4 +1,4 @@
-//! Chores of the parsimax workspace: `cargo xtask test`, `docs`, `bench`, `instructions`.
+//! Chores of the parsimax workspace: `cargo xtask test`, `docs`, `wheel`, `bench`, `instructions`.
 //!
 //! A chore is a module with a `run`; this file only names them.
 
@@ -7,6 +7,7 @@ mod docs;
 mod formulas;
 mod instructions;
 mod katex;
+mod python;
 mod readme;
 mod shell;
 mod test;
@@ -44,6 +45,8 @@ enum Chore {
         #[arg(long)]
         record: bool,
     },
+    /// Build the Python wheel that a user would install
+    Wheel,
 }
 
 fn main() -> ExitCode {
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Chore::Docs { check: false } => docs::build(),
         Chore::Bench { options } => bench::run(&options),
         Chore::Instructions { record } => instructions::run(record),
+        Chore::Wheel => python::wheel(),
     };
     match done {
         Ok(line) => {

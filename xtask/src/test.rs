@@ -21,6 +21,7 @@ pub(crate) fn run(fast: bool) -> Outcome {
     steps.take("tests", || shell::run_watched(&mut cargo(&test), |line| passed += tests_passed(line)));
     let bare = ["build", "--package", "parsimax", "--no-default-features"];
     steps.take("core without default features", || shell::run(&mut cargo(&bare)));
+    steps.take("Python", || crate::python::test().map(|count| passed += count));
     if !fast {
         steps.take("documentation", || docs::check().map(|line| println!("{line}")));
     }

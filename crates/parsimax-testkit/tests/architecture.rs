@@ -8,6 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax", &[]),
     ("parsimax-testkit", &["parsimax"]),
     ("parsimax-cli", &["parsimax"]),
+    ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
 ];

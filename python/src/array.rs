@@ -21,7 +21,7 @@ pub(crate) enum Dtype {
 
 impl Dtype {
     /// By the number that both sides of the binding use.
-    fn from_code(code: u8) -> PyResult<Self> {
+    pub(crate) fn from_code(code: u8) -> PyResult<Self> {
         Ok(match code {
             0 => Self::F16,
             1 => Self::Bf16,
@@ -148,13 +148,6 @@ impl Array {
         let end = |a: &Self| a.low + a.extent * a.dtype.size();
         self.extent > 0 && other.extent > 0 && self.low < end(other) && other.low < end(self)
     }
-
-    /// Rows that lie one behind the other, as `forward_packed` gets them.
-    pub(crate) fn packed(address: usize, code: u8, rows: usize, columns: usize) -> PyResult<Self> {
-        let dtype = Dtype::from_code(code)?;
-        let size = dtype.size() as isize;
-        Self::new(address, dtype, vec![rows, columns], [columns as isize * size, size].into_iter(), true)
-    }
 }
 
 /// NumPy arrays (`uint16` stands for the bits of bfloat16), or what `parsimax.torch` says of a
@@ -184,6 +177,18 @@ impl<'py> FromPyObject<'_, 'py> for Array {
         let size = dtype.size() as isize;
         Self::new(address, dtype, shape, strides.into_iter().map(|s| s * size), true)
     }
+}
+
+/// Scores and result of `forward_packed`: `len` elements at either address.
+pub(crate) fn packed<'a, T: Element>(z: usize, out: usize, len: usize) -> PyResult<(&'a [T], &'a mut [T])> {
+    let size = size_of::<T>();
+    let apart = z + len * size <= out || out + len * size <= z;
+    if z == 0 || out == 0 || !z.is_multiple_of(size) || !out.is_multiple_of(size) || !apart {
+        return Err(PyValueError::new_err("arrays must be aligned and apart"));
+    }
+    // SAFETY: the caller holds two tensors of `len` elements for the call; they are aligned and do not
+    // overlap, and every bit pattern of a floating-point T is valid.
+    Ok(unsafe { (std::slice::from_raw_parts(z as *const T, len), std::slice::from_raw_parts_mut(out as *mut T, len)) })
 }
 
 /// Runs a generic call with the element type of a floating-point array.

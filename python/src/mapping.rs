@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parsimax::loss::Target;
 use parsimax::registry::{self, Options};
-use parsimax::{Csr, Mapping as CoreMapping, Rows};
+use parsimax::{Csr, Mapping as CoreMapping, Rows, View, ViewMut};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::array::{Array, Dtype, with_float};
+use crate::array::{Array, Dtype, packed, with_float};
 use crate::errors::{check_memory, guard, to_python};
 use crate::loss::{self, Settings, Targets};
 
@@ -146,8 +146,13 @@ impl Mapping {
         code: u8,
         threads: bool,
     ) -> PyResult<()> {
-        let (z, out) = (Array::packed(z, code, rows, columns)?, Array::packed(out, code, rows, columns)?);
-        self.forward(py, z, out, -1, None, threads)
+        check_memory(columns)?;
+        let (shape, len) = ([rows, columns], rows * columns);
+        let sweep = self.rows(-1, None, threads)?;
+        with_float!(Dtype::from_code(code)?, T => {
+            let (z, out) = packed::<T>(z, out, len)?;
+            guard(py, len <= SMALL, || sweep.forward_or_nan(View::new(z, &shape)?, ViewMut::new(out, &shape)?))
+        })
     }
 
     /// Writes `Jᵀv` (with `forward_mode`: `Jv`) at scores `z` and probabilities `p` into `out`.

@@ -15,27 +15,23 @@ CODES = {**FLOATS, torch.bool: 4}
 _functorch = torch._C._functorch
 _interpreters = _functorch.peek_interpreter_stack
 _modes = torch._C._len_torch_dispatch_stack
-_function_modes = torch._C._len_torch_function_stack
 _tracing = torch._C._get_tracing_state
 _is_batched = _functorch.is_legacy_batchedtensor
 
 
 def ordinary() -> bool:
     """Whether tensors are what they seem: nobody traces, transforms or intercepts."""
-    return (
-        _interpreters() is None
-        and _modes() == 0
-        and _function_modes() == 0
-        and forward_ad._current_level < 0
-        and _tracing() is None
-    )
+    return _interpreters() is None and _modes() == 0 and forward_ad._current_level < 0 and _tracing() is None
 
 
 def is_plain(*tensors: Tensor | None) -> bool:
     """Whether all tensors have memory that the native side can read."""
-    return all(
-        t is None or (type(t) in _PLAIN and t.device.type == "cpu" and t.layout == torch.strided) for t in tensors
-    ) and not any(t is not None and (t.is_neg() or _is_batched(t)) for t in tensors)
+    for t in tensors:
+        if t is not None and not (
+            type(t) in _PLAIN and t.is_cpu and t.layout is torch.strided and not t.is_neg() and not _is_batched(t)
+        ):
+            return False
+    return True
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from .. import _table
 from . import _call, _device, _formulas
-from ._call import FLOATS, is_plain, ordinary
+from ._call import FLOATS, _interpreters, _modes, _tracing, is_plain, ordinary
 from ._spec import Spec, check_mask, dimension, parameter, scores
 
 _SYMMETRIC_ONLY = frozenset({"oscarmax_approx"})
@@ -21,10 +23,10 @@ _SYMMETRIC_ONLY = frozenset({"oscarmax_approx"})
 
 def evaluate(z: Tensor, param: Tensor | None, mask: Tensor | None, spec: Spec) -> Tensor:
     """Π(z) without a graph, on any device and under any transform."""
-    if torch.onnx.is_in_onnx_export():
-        return _device.forward(z, param, mask, spec)
     if ordinary() and is_plain(z, param, mask):
         return _call.forward(z.detach(), param, mask, spec)
+    if torch.onnx.is_in_onnx_export():
+        return _device.forward(z, param, mask, spec)
     return torch.ops.parsimax.forward(z, param, mask, *spec)
 
 
@@ -90,6 +92,10 @@ class Map(torch.autograd.Function):
         return Map.apply(z, param, mask, spec), 0
 
 
+# `Map.apply` without its inspection of signatures, which only transforms need: ten times the rest.
+_map = super(torch.autograd.Function, Map).apply
+
+
 class Linear(torch.autograd.Function):
     """``Jᵀv`` (or ``Jv``) natively, for mappings whose Jacobian is constant around almost every z."""
 
@@ -127,34 +133,37 @@ _fast: dict[tuple, object] = {}
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast = torch._C._is_any_autocast_enabled
 _empty_like = torch.empty_like
+_floats = FLOATS.get
 _get_num_threads = torch.get_num_threads
 
 
 def apply(name, z, param=None, dim=-1, gamma=1.0, mask=None, out=None):
     """Runs a mapping on a tensor: the body of every function of `parsimax.torch`."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return _general(name, z, param, dim, gamma, mask, out)
     if (
         mask is None
         and out is None
         and type(z) is Tensor
         and z.is_cpu
-        and (code := FLOATS.get(z.dtype)) is not None
-        and (dim == -1 or dim == z.ndim - 1)
+        and (code := _floats(z.dtype)) is not None
         and z.is_contiguous()
         and not (z.requires_grad and _is_grad_enabled())
-        and not _is_autocast()
-        and ordinary()
+        and (dim == -1 or dim == z.ndim - 1)
+        and (code > 1 or not _is_autocast())  # autocast concerns narrow scores alone
+        and _interpreters() is None  # the four lines of `ordinary`, without the call
+        and _modes() == 0
+        and forward_ad._current_level < 0
+        and _tracing() is None
     ):
         try:
             mapping = _fast[name, param, gamma]
         except (KeyError, TypeError):
             return _general(name, z, param, dim, gamma, mask, out)
-        shape = z.shape
-        if shape and shape[-1] and not z.is_neg():
+        count = z.numel()
+        if count and z.ndim:
+            columns = z.size(-1)
             p = _empty_like(z)
-            count = z.numel()
-            columns = shape[-1]
             large = count >= 65536 and _get_num_threads() > 1
             mapping.forward_packed(z.data_ptr(), p.data_ptr(), count // columns, columns, code, large)
             return p
@@ -184,8 +193,10 @@ def mapped(z: Tensor, theta: Tensor | None, mask: Tensor | None, spec: Spec) -> 
     if spec.name == "sparsehourglass" and (compiling or z.requires_grad or not ordinary()):
         return hourglass(z, spec.value, mask, spec)
     if compiling:
+        if torch.onnx.is_in_onnx_export():  # other runtimes do not have our operators
+            return _device.forward(z, theta, mask, spec)
         return torch.ops.parsimax.forward(z, theta, mask, *spec)
-    return Map.apply(z, theta, mask, spec)
+    return (_map if ordinary() else Map.apply)(z, theta, mask, spec)
 
 
 def _remember(name, param, gamma, mapping):

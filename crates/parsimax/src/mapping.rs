@@ -155,7 +155,7 @@ pub trait LogMapping: Send + Sync {
     fn temperature(&self) -> f64;
 }
 
-/// References and boxes of mappings are mappings.
+/// References and boxes of mappings are mappings, and regularised where what they hold is.
 macro_rules! delegate {
     ($($pointer:ty),*) => {$(
 impl<M: Mapping + ?Sized> Mapping for $pointer {
@@ -188,6 +188,20 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn total(&self, d: usize) -> f64 {
         (**self).total(d)
+    }
+}
+impl<M: Regularized + ?Sized> Regularized for $pointer {
+    fn gamma(&self) -> f64 {
+        (**self).gamma()
+    }
+    fn omega(&self, p: &[f64]) -> f64 {
+        (**self).omega(p)
+    }
+    fn max_row(&self, z: &[f64], p: &[f64]) -> f64 {
+        (**self).max_row(z, p)
+    }
+    fn loss_row(&self, z: &[f64], p: &[f64], y: &[f64]) -> f64 {
+        (**self).loss_row(z, p, y)
     }
 }
     )*};

@@ -1,47 +1,11 @@
 //! Fenchel–Young losses of a mapping over arrays.
 
 use parsimax::loss::{BatchLoss, FenchelYoung, Loss, Reduction, RowLoss, Target};
-use parsimax::{Float, Mapping as CoreMapping, Regularized, Result, Scratch, View, ViewMut};
+use parsimax::{Float, Mapping as CoreMapping, Regularized, Result, View, ViewMut};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::array::Array;
-
-/// A boxed mapping that is known to have a regulariser.
-struct Boxed<'a>(&'a dyn Regularized);
-
-impl CoreMapping for Boxed<'_> {
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        self.0.forward_row(z, p, scratch)
-    }
-    fn vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], scratch: &mut Scratch) -> Result<()> {
-        self.0.vjp_row(z, p, v, out, scratch)
-    }
-    fn regularized(&self) -> Option<&dyn Regularized> {
-        Some(self.0)
-    }
-    fn total(&self, d: usize) -> f64 {
-        self.0.total(d)
-    }
-}
-
-impl Regularized for Boxed<'_> {
-    fn gamma(&self) -> f64 {
-        self.0.gamma()
-    }
-    fn omega(&self, p: &[f64]) -> f64 {
-        self.0.omega(p)
-    }
-    fn max_row(&self, z: &[f64], p: &[f64]) -> f64 {
-        self.0.max_row(z, p)
-    }
-    fn loss_row(&self, z: &[f64], p: &[f64], y: &[f64]) -> f64 {
-        self.0.loss_row(z, p, y)
-    }
-}
 
 /// Targets as they come from Python.
 pub(crate) enum Targets {
@@ -81,10 +45,7 @@ pub(crate) fn run<T: Float>(
     mask: Option<View<'_, bool>>,
     settings: &Settings,
 ) -> Result<Vec<f64>> {
-    let regularized: Vec<Boxed<'_>> = mappings.iter().filter_map(|m| m.regularized().map(Boxed)).collect();
-    if let [one] = regularized.as_slice() {
-        return finish(FenchelYoung::new(one.0), z, target, gradient, mask, settings);
-    }
+    let regularized: Vec<&dyn Regularized> = mappings.iter().filter_map(|mapping| mapping.regularized()).collect();
     finish(FenchelYoung::grouped(&regularized, run)?, z, target, gradient, mask, settings)
 }
 

@@ -196,7 +196,10 @@ def test_csr_is_the_dense_result(dtype, alpha, rng):
     indptr, indices, data = px.entmax_csr(z, alpha=alpha, mask=mask)
     assert (indptr.dtype, indices.dtype, data.dtype) == (np.int64, np.int32, dtype)
     dense = sparse.csr_matrix((data.astype(float), indices, indptr), shape=z.shape).toarray()
-    np.testing.assert_array_equal(dense, px.entmax(z, alpha=alpha, mask=mask).astype(float))
+    # Dense rows of single precision have kernels of their own; the support is the same.
+    other = px.entmax(z, alpha=alpha, mask=mask).astype(float)
+    np.testing.assert_allclose(dense, other, atol=1e-6 if dtype == np.float32 else 0)
+    np.testing.assert_array_equal(dense > 0, other > 0)
     np.testing.assert_array_equal(px.entmax_csr(z.T, alpha=alpha, axis=0, mask=mask.T)[1], indices)
     with pytest.raises(ValueError, match="row 1, index 0"):
         px.entmax_csr([[0.0], [np.nan]])

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::shell::{self, Outcome, program, root};
+use crate::bench::target_directory;
+use crate::shell::{self, Outcome, program};
 
 /// What the package is tested with, besides itself.
 const TESTED_WITH: &[&str] =
@@ -40,7 +41,7 @@ pub(crate) fn test() -> Outcome<usize> {
 }
 
 fn build() -> Outcome<PathBuf> {
-    let out = target().join("wheels");
+    let out = target_directory()?.join("wheels");
     // Wheels of earlier builds would be mistaken for this one.
     if out.exists() {
         std::fs::remove_dir_all(&out).map_err(|error| format!("{}: {error}", out.display()))?;
@@ -53,17 +54,12 @@ fn build() -> Outcome<PathBuf> {
     wheel.ok_or_else(|| format!("maturin left no wheel in {place}"))
 }
 
-/// Where cargo puts what it makes.
-fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
-}
-
 /// A virtual environment with fixed packages, made anew whenever they change.
 struct Environment(PathBuf);
 
 impl Environment {
     fn with(name: &str, packages: &[&str]) -> Outcome<Self> {
-        let environment = Self(target().join("python").join(name));
+        let environment = Self(target_directory()?.join("python").join(name));
         let stamp = environment.0.join("packages.txt");
         let wanted = packages.join("\n");
         if std::fs::read_to_string(&stamp).is_ok_and(|found| found == wanted) {

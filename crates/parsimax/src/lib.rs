@@ -28,6 +28,7 @@
 //! |---|---|---|
 //! | one row | probabilities, a gradient | [`MappingExt`] on any mapping |
 //! | an array, masks, an axis, threads | the same for every row; sparse rows | [`Rows`] |
+//! | queries, keys and values | attention with sparse weights | [`Attention`] |
 //! | scores and targets | a loss and its gradient | [`loss`] |
 //! | a name from a user | a mapping | [`registry`] |
 //! | a row to explain | support, τ, entropy, Ω | [`explain()`] |
@@ -48,6 +49,7 @@
 //! Nothing panics on input.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod attention;
 mod batch;
 pub mod budget;
 mod csr;
@@ -81,6 +83,7 @@ mod threshold;
 mod trial;
 mod view;
 
+pub use attention::{Attention, Shape};
 pub use budget::Budget;
 pub use csr::Csr;
 pub use entmax::{Entmax, Entmax15};

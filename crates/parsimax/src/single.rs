@@ -13,8 +13,8 @@ use std::ops::Range;
 /// A kernel and the factor 1/γ on differences of scores.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
-    map: Map,
-    scale: f32,
+    pub(crate) map: Map,
+    pub(crate) scale: f32,
 }
 
 impl Kernel {

@@ -1,6 +1,6 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, IGNORE, Loss, Map, Status};
+use super::{Backward, Forward, IGNORE, Loss, Map, Status, attention};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -188,4 +188,9 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
         return;
     }
     run!(loss::rows(map.resolve(), &mut job));
+}
+
+/// One step of attention, whose caller has checked the lengths.
+pub(super) fn attention(step: attention::Step<'_>) {
+    run!(attention::step(step));
 }

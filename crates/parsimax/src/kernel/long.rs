@@ -62,6 +62,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                 }
                 Ok(found) => {
                     let frame = found.frame;
+                    job.scratch.listed = found.listed;
                     let (t, pu);
                     match found.listed {
                         Some(n) => {

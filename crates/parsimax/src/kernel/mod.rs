@@ -20,10 +20,12 @@
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
 //! | `loss.rs` | Fenchel–Young losses with their gradient |
+//! | `attention.rs`, `product.rs` | scores, mapping and weighted values in one pass over tiles |
 #![allow(unsafe_code)]
 
 mod alpha;
 mod alpha_backward;
+pub mod attention;
 mod backward;
 mod dispatch;
 mod evsoftmax;
@@ -32,6 +34,7 @@ mod long;
 mod loss;
 mod pair;
 mod portable;
+mod product;
 mod profile;
 mod route;
 mod scan;
@@ -132,6 +135,8 @@ pub struct Scratch {
     floats: Vec<f32>,
     index: Vec<u32>,
     sums: Vec<write::RowSum>,
+    /// How many candidates the last long row had, whose positions are in `index`, if they were listed.
+    listed: Option<usize>,
 }
 
 impl Scratch {

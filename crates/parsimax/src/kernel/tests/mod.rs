@@ -1,6 +1,7 @@
 //! Every kernel at every level that this machine has, against plain f64 code.
 
 mod alpha;
+mod attention;
 mod backward;
 mod edges;
 mod forward;

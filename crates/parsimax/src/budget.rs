@@ -32,7 +32,7 @@ use crate::{Mapping, Regularized, Result};
 pub(crate) const ENTRY: Entry = Entry {
     name: "budget",
     omega: "½‖p‖² over 0 ≤ p ≤ 1, Σp = budget",
-    sparsity: "zero or one away from the budget's edge",
+    sparsity: "zero below a threshold, one from γ above it on",
     cost: "O(d)",
     reference: "Martins & Kreutzer 2017",
     takes: &["budget", "gamma"],

@@ -46,7 +46,7 @@ pub(crate) const ENTRY: Entry = Entry {
     name: "entmax",
     omega: "Tsallis, any α > 0",
     sparsity: "α ≤ 1 dense; else zero from γ/(α−1) below the maximum on",
-    cost: "O(d)",
+    cost: "O(d); α > 2 and dense: O(d log d)",
     reference: "Peters, Niculae & Martins 2019; Correia, Niculae & Martins 2019",
     takes: &["alpha", "gamma"],
     build: |o| Ok(Box::new(Entmax::new(o.alpha.unwrap_or(1.5))?.with_gamma(o.gamma())?)),

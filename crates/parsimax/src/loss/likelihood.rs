@@ -6,7 +6,7 @@
 //! **Gradient.** The mappings here are weighted softmaxes, $p_i \propto w_i e^{z_i/\gamma}$ with weights
 //! that are constant around almost every $z$. So $\nabla_z(-\log p_k) = (p - e_k)/\gamma$ whatever the
 //! weights: for the training form of ev-softmax, `$w_i = 1\{z_i \ge \bar z\} + \varepsilon$`, this is
-//! $p - e_k$ at every ε, and as ε → 0 it tends to the sparse $p$ minus $e_k$ (Itkina et al. 2021, Eq. 10
+//! $p - e_k$ at every ε, and as ε → 0 it tends to the sparse $p$ minus $e_k$ (Chen et al. 2021, Eq. 10
 //! and 12). At ε = 0 the value is `+inf` for a target outside the support, and the gradient is that limit.
 //!
 //! **Hessian.** $(\mathrm{diag}(p) - pp^\top)/\gamma^2$.

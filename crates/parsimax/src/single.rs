@@ -18,10 +18,10 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The kernel of a mapping of strength `gamma`; `None` where 1/γ is not a usual `f32`.
+    /// The kernel of a mapping of strength `gamma`; `None` where a product with 1/γ might leave the range of
+    /// `f32`, which is for `f64`.
     pub(crate) fn new(map: Map, gamma: f64) -> Option<Self> {
-        let scale = (1.0 / gamma) as f32;
-        scale.is_normal().then_some(Self { map, scale })
+        (1e-6..=1e6).contains(&gamma).then_some(Self { map, scale: (1.0 / gamma) as f32 })
     }
 }
 

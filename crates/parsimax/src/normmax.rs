@@ -28,12 +28,12 @@
 //! of an entry is unbounded as its probability tends to 0; weights beyond 10¹⁵⁰ are taken as that.
 
 use crate::error::{check, check_gamma};
-use crate::mapping::{Scratch, Support};
+use crate::mapping::Scratch;
 use crate::numeric;
 use crate::registry::Entry;
-use crate::separable;
+use crate::separable::{self, normed_mapping};
 use crate::threshold::norm;
-use crate::{Mapping, Regularized, Result};
+use crate::{Regularized, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -125,35 +125,7 @@ impl Normmax {
     }
 }
 
-impl Mapping for Normmax {
-    fn name(&self) -> &'static str {
-        "normmax"
-    }
-    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        separable::scatter(scratch, p);
-        Ok(Some(tau))
-    }
-    fn vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut Scratch) -> Result<()> {
-        self.vjp(p, v, out);
-        Ok(())
-    }
-    fn parameter_vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], _scratch: &mut Scratch) -> Option<f64> {
-        Some(self.gradient_in_alpha(p, v))
-    }
-    fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        separable::gather(scratch, out);
-        Ok(Some(tau))
-    }
-    fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
-        self.vjp(p, v, out);
-        Some(())
-    }
-    fn regularized(&self) -> Option<&dyn Regularized> {
-        Some(self)
-    }
-}
+normed_mapping!(Normmax, "normmax", gradient_in_alpha);
 
 impl Regularized for Normmax {
     fn gamma(&self) -> f64 {

@@ -132,6 +132,67 @@ macro_rules! separable_mapping {
 }
 pub(crate) use separable_mapping;
 
+/// Implements [`Mapping`](crate::Mapping) for a mapping that has the candidates of a separable one but a
+/// Jacobian of its own: the type has `solve(z, scratch) → τ`, which leaves the candidates' probabilities in
+/// the scratch, `vjp(p, v, out)`, and the gradient in its parameter under the name given.
+macro_rules! normed_mapping {
+    ($type:ty, $name:literal, $gradient:ident) => {
+        impl $crate::Mapping for $type {
+            fn name(&self) -> &'static str {
+                $name
+            }
+            fn forward_row(
+                &self,
+                z: &[f64],
+                p: &mut [f64],
+                scratch: &mut $crate::Scratch,
+            ) -> $crate::Result<Option<f64>> {
+                let tau = self.solve(z, scratch);
+                $crate::separable::scatter(scratch, p);
+                Ok(Some(tau))
+            }
+            fn vjp_row(
+                &self,
+                _z: &[f64],
+                p: &[f64],
+                v: &[f64],
+                out: &mut [f64],
+                _scratch: &mut $crate::Scratch,
+            ) -> $crate::Result<()> {
+                self.vjp(p, v, out);
+                Ok(())
+            }
+            fn parameter_vjp_row(
+                &self,
+                _z: &[f64],
+                p: &[f64],
+                v: &[f64],
+                _scratch: &mut $crate::Scratch,
+            ) -> Option<f64> {
+                Some(self.$gradient(p, v))
+            }
+            fn support_row(
+                &self,
+                z: &[f64],
+                out: &mut $crate::Support,
+                scratch: &mut $crate::Scratch,
+            ) -> $crate::Result<Option<f64>> {
+                let tau = self.solve(z, scratch);
+                $crate::separable::gather(scratch, out);
+                Ok(Some(tau))
+            }
+            fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
+                self.vjp(p, v, out);
+                Some(())
+            }
+            fn regularized(&self) -> Option<&dyn $crate::Regularized> {
+                Some(self)
+            }
+        }
+    };
+}
+pub(crate) use normed_mapping;
+
 #[cfg(test)]
 mod tests {
     use crate::{Entmax, Entmax15, Sparsemax, trial};

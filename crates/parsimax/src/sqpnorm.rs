@@ -29,12 +29,12 @@
 //! act as if divided by p − 1.
 
 use crate::error::{check, check_gamma};
-use crate::mapping::{Scratch, Support};
+use crate::mapping::Scratch;
 use crate::numeric;
 use crate::registry::Entry;
-use crate::separable;
+use crate::separable::{self, normed_mapping};
 use crate::threshold::{linear, squared_norm};
-use crate::{Mapping, Regularized, Result};
+use crate::{Regularized, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -182,35 +182,7 @@ impl SqPnormMax {
     }
 }
 
-impl Mapping for SqPnormMax {
-    fn name(&self) -> &'static str {
-        "sq-pnorm-max"
-    }
-    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        separable::scatter(scratch, p);
-        Ok(Some(tau))
-    }
-    fn vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut Scratch) -> Result<()> {
-        self.vjp(p, v, out);
-        Ok(())
-    }
-    fn parameter_vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], _scratch: &mut Scratch) -> Option<f64> {
-        Some(self.gradient_in_p(p, v))
-    }
-    fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        separable::gather(scratch, out);
-        Ok(Some(tau))
-    }
-    fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
-        self.vjp(p, v, out);
-        Some(())
-    }
-    fn regularized(&self) -> Option<&dyn Regularized> {
-        Some(self)
-    }
-}
+normed_mapping!(SqPnormMax, "sq-pnorm-max", gradient_in_p);
 
 impl Regularized for SqPnormMax {
     fn gamma(&self) -> f64 {

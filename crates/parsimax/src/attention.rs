@@ -50,10 +50,10 @@ enum Mask<'a> {
 /// ```
 /// use parsimax::{Attention, Shape, Sparsemax};
 /// let shape = Shape { heads: 1, queries: 1, keys: 3, key_width: 1, value_width: 2 };
-/// let (q, k, v) = ([1.0], [1.0, 0.8, 0.1], [1.0, 0.0, 0.0, 1.0, 5.0, 5.0]);
+/// let (q, k, v) = ([1.0], [1.0, 0.5, 0.0], [1.0, 0.0, 0.0, 1.0, 5.0, 5.0]);
 /// let mut out = [0.0; 2];
 /// Attention::new(&Sparsemax::new()).forward(shape, &q, &k, &v, &mut out)?;
-/// assert_eq!(out, [0.6, 0.4]);
+/// assert_eq!(out, [0.75, 0.25]); // weights (0.75, 0.25, 0)
 /// # Ok::<(), parsimax::Error>(())
 /// ```
 #[derive(Debug, Clone)]

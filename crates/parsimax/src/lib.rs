@@ -13,7 +13,7 @@
 //! # The one idea
 //!
 //! Scores are $z \in \mathbb{R}^d$, probabilities $p$ lie in the simplex $\Delta$, and
-//! $[t]_+ = \max(t, 0)$. For a convex regulariser $\Omega$ and a strength $\gamma > 0$,
+//! `$[t]_+ = \max(t, 0)$`. For a convex regulariser $\Omega$ and a strength $\gamma > 0$,
 //! `$$\Pi_\Omega(z) = \arg\max_{p \in \Delta} \langle p, z\rangle - \gamma\Omega(p), \qquad
 //! \max_\Omega(z) = \max_{p \in \Delta} \langle p, z\rangle - \gamma\Omega(p).$$`
 //! The mapping is the gradient of the smoothed maximum, and the pair brings a convex loss,

@@ -7,7 +7,8 @@ use std::process::Command;
 const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax", &[]),
     ("parsimax-testkit", &["parsimax"]),
-    ("parsimax-cli", &["parsimax"]),
+    ("parsimax-report", &["parsimax"]),
+    ("parsimax-cli", &["parsimax", "parsimax-report"]),
     ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),

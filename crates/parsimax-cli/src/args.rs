@@ -10,6 +10,7 @@ use parsimax::registry::{self, Entry, Options};
 use crate::demo::Style;
 use crate::input::Source;
 use crate::output::{Format, Sink};
+use crate::plot::{PlotArgs, PlotConfig};
 use crate::{Failure, Result};
 
 /// What to do, with every choice made.
@@ -22,6 +23,8 @@ pub(crate) enum Config {
     Map(MapConfig),
     /// Compare all mappings.
     Demo(Style),
+    /// Draw a figure.
+    Plot(PlotConfig),
 }
 
 /// A mapping, where its scores come from and where its probabilities go.
@@ -46,6 +49,8 @@ enum Command {
     Map(MapArgs),
     /// Compare all mappings on three score vectors
     Demo,
+    /// Draw a figure: curves, surfaces, losses, the simplex
+    Plot(PlotArgs),
 }
 
 #[derive(Args)]
@@ -111,6 +116,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(words: impl IntoIterator<Item
     match Cli::try_parse_from(words) {
         Ok(Cli { command: Command::Demo }) => Ok(Config::Demo(Style::of_stdout())),
         Ok(Cli { command: Command::Map(args) }) => args.resolve(),
+        Ok(Cli { command: Command::Plot(args) }) => args.resolve().map(Config::Plot),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Config::Help(error.to_string()))
         }
@@ -158,21 +164,22 @@ pub(crate) fn flags(entry: &Entry) -> String {
 }
 
 /// The failure for a name that the registry does not know.
-fn unknown(name: &str) -> Failure {
+pub(crate) fn unknown(name: &str) -> Failure {
     let names = registry::names();
-    let nearest = names
-        .iter()
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len() / 2);
-    let hint = nearest.map_or(String::new(), |(_, known)| format!("; did you mean '{known}'?"));
+    let hint = nearest(name, &names).map_or(String::new(), |known| format!("; did you mean '{known}'?"));
     Failure::new(format!("unknown mapping '{name}'{hint} (known: {})", names.join(", ")))
+}
+
+/// The known name that a misspelt one probably means.
+pub(crate) fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str> {
+    let distances = known.iter().map(|known| (strsim::damerau_levenshtein(name, known), *known));
+    distances.min().filter(|(distance, known)| *distance <= known.len() / 2).map(|(_, known)| known)
 }
 
 /// A complaint of the parser as one sentence, without its usage text.
 fn sentence(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "a command is missing: map or demo (see parsimax --help)".into();
+        return "a command is missing: map, demo or plot (see parsimax --help)".into();
     }
     let text = error.to_string();
     let lines = text.lines().map(str::trim);

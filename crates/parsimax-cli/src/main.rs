@@ -6,6 +6,7 @@ mod failure;
 mod input;
 mod map;
 mod output;
+mod plot;
 
 use std::process::ExitCode;
 
@@ -25,5 +26,6 @@ fn run(config: Config) -> Result<()> {
         Config::List => output::to_stdout(map::list),
         Config::Map(config) => map::run(&config),
         Config::Demo(style) => demo::run(style),
+        Config::Plot(config) => plot::run(&config),
     }
 }

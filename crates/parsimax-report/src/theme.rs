@@ -8,8 +8,8 @@ pub type Colour = (u8, u8, u8);
 /// The colours of a drawing.
 ///
 /// Kinds take the colours of Okabe and Ito, which people with any of the common colour deficiencies tell
-/// apart, without the yellow that vanishes on paper; ordered families and surfaces take cividis, which
-/// grows in lightness alike for all.
+/// apart, without the yellow that vanishes on paper; ordered families take viridis and surfaces cividis,
+/// which grow in lightness alike for all.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Theme {
     /// The background.
@@ -25,7 +25,7 @@ pub struct Theme {
     /// Where a surface is exactly zero.
     pub zero: Colour,
     kinds: [Colour; 7],
-    /// The part of cividis that stands out from the paper.
+    /// The part of viridis that stands out from the paper.
     order: (f64, f64),
 }
 
@@ -52,7 +52,7 @@ impl Theme {
                 (72, 164, 214),
                 (60, 60, 64),
             ],
-            order: (0.0, 0.82),
+            order: (0.0, 0.7),
         }
     }
 
@@ -75,7 +75,7 @@ impl Theme {
                 (120, 200, 245),
                 (205, 207, 212),
             ],
-            order: (1.0, 0.3),
+            order: (1.0, 0.35),
         }
     }
 
@@ -92,7 +92,7 @@ impl Theme {
 
     fn step(&self, step: usize) -> Colour {
         let (from, to) = self.order;
-        cividis(from + (to - from) * step as f64 / (ORDER_STEPS - 1) as f64)
+        viridis(from + (to - from) * step as f64 / (ORDER_STEPS - 1) as f64)
     }
 
     /// Every colour of this theme that a drawing may hold, in the same order for every theme: what a page
@@ -109,7 +109,7 @@ pub(crate) fn dashes(ink: Ink) -> &'static [f64] {
     match ink {
         Ink::Kind(rank) | Ink::Order(_, rank) => PATTERNS[rank % PATTERNS.len()],
         Ink::Reference => &[4.0, 3.0],
-        Ink::Overlay => &[0.1, 7.0],
+        Ink::Overlay => &[0.1, 13.0],
     }
 }
 
@@ -126,9 +126,30 @@ pub(crate) fn cividis(value: f64) -> Colour {
         (222, 201, 88),
         (254, 232, 56),
     ];
-    let place = value.clamp(0.0, 1.0) * (VALUES.len() - 1) as f64;
-    let below = (place as usize).min(VALUES.len() - 2);
-    mix(VALUES[below], VALUES[below + 1], place - below as f64)
+    between(&VALUES, value)
+}
+
+/// The colour map viridis of matplotlib, between nine of its values.
+fn viridis(value: f64) -> Colour {
+    const VALUES: [Colour; 9] = [
+        (68, 1, 84),
+        (71, 45, 123),
+        (59, 82, 139),
+        (44, 114, 142),
+        (33, 145, 140),
+        (40, 174, 128),
+        (94, 201, 98),
+        (173, 220, 48),
+        (253, 231, 37),
+    ];
+    between(&VALUES, value)
+}
+
+/// The colour at a share of the way through a map.
+fn between(map: &[Colour; 9], value: f64) -> Colour {
+    let place = value.clamp(0.0, 1.0) * (map.len() - 1) as f64;
+    let below = (place as usize).min(map.len() - 2);
+    mix(map[below], map[below + 1], place - below as f64)
 }
 
 /// The colour between two, `share` of the way to the second.
@@ -196,8 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn cividis_grows_in_lightness() {
-        let lightness: Vec<f64> = (0..=40).map(|i| luminance(cividis(f64::from(i) / 40.0))).collect();
-        assert!(lightness.windows(2).all(|pair| pair[1] > pair[0]));
+    fn colour_maps_grow_in_lightness() {
+        for map in [cividis, viridis] {
+            let lightness: Vec<f64> = (0..=40).map(|i| luminance(map(f64::from(i) / 40.0))).collect();
+            assert!(lightness.windows(2).all(|pair| pair[1] > pair[0]));
+        }
     }
 }

@@ -117,7 +117,8 @@ fn family(request: &Request) -> Result<Figure> {
     let alphas = if request.alphas.is_empty() { vec![1.0, 1.25, 1.5, 2.0, 4.0] } else { request.alphas.clone() };
     let request = Request { alphas, ..request.clone() };
     let all = subjects(FAMILY.name, &request, &[choice("entmax", DEFAULTS)])?;
-    let t = spread(RANGE, COUNT);
+    // Steps of 1/60 hit the corner of α = 4 at ⅓.
+    let t = spread(RANGE, 361);
     let last = (all.len().max(2) - 1) as f64;
     let mut series = Vec::new();
     for (rank, (subject, alpha)) in all.iter().zip(&request.alphas).enumerate() {
@@ -183,7 +184,7 @@ fn smoothed_max(request: &Request) -> Result<Figure> {
     Ok(Figure {
         name: SMOOTHED_MAX.name.into(),
         title: "A smoothed maximum and its gradient".into(),
-        subtitle: "max_Ω(z) = max over p of pᵀz − γΩ(p), and Π(z) = ∇max_Ω(z), for z = (t, 0)".into(),
+        subtitle: "max_Ω(z) = max over p of Σ pᵢzᵢ − γΩ(p); its gradient is Π(z); here z = (t, 0)".into(),
         caption: "Each regulariser rounds the corner of the maximum in its way; curves are shifted so that all start \
                   from 0. The gradient is the mapping: it is flat at exactly 0 and 1 wherever the smoothed maximum is \
                   straight, which softmax's never is. Sq-pnorm-max arrives at 1 more gently than sparsemax; fusedmax \

@@ -17,6 +17,9 @@ pub(super) const ENTRY: Entry = Entry {
     build: entropies,
 };
 
+/// The height of a panel's frame in pixels, about: what the list of names is measured against.
+const FRAME: f64 = 290.0;
+
 fn entropies(request: &Request) -> Result<Figure> {
     let alphas = if request.alphas.is_empty() { vec![0.5, 1.0, 1.5, 2.0, 4.0] } else { request.alphas.clone() };
     let p = spread((0.0, 1.0), 121);
@@ -71,7 +74,8 @@ fn panel(title: &str, series: Vec<Series>, key: Key) -> Panel {
         0.1
     };
     // Room above the highest curve for its label, or for the list of names.
-    let room = if key == Key::TopLeft { 1.5 } else { 1.12 };
+    let names = if key == Key::TopLeft { 18.0 * series.len() as f64 + 30.0 } else { 32.0 };
+    let room = 1.0 / (1.0 - (names / FRAME).min(0.7));
     let end = (top * room).max(step);
     let ticks: Vec<f64> = (0..=(end / step) as usize).map(|i| i as f64 * step).collect();
     let y = Axis::linear("H", (-0.02 * end, end), &ticks);

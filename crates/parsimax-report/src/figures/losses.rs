@@ -20,9 +20,9 @@ const RANGE: (f64, f64) = (-3.0, 3.0);
 
 fn losses(request: &Request) -> Result<Figure> {
     let own = [
-        choice("softmax", DEFAULTS),
-        choice("entmax", Options { alpha: Some(1.5), ..DEFAULTS }),
         choice("sparsemax", DEFAULTS),
+        choice("entmax", Options { alpha: Some(1.5), ..DEFAULTS }),
+        choice("softmax", DEFAULTS),
     ];
     let all = subjects(ENTRY.name, request, &own)?;
     let t = spread(RANGE, 121);
@@ -32,7 +32,6 @@ fn losses(request: &Request) -> Result<Figure> {
         let label = if subject.label == "softmax" { "softmax = logistic" } else { &subject.label };
         series.push(Series::new(label, Ink::Kind(kind), loss(subject, &t)?));
     }
-    // Every eighth point is enough for dots, and they lie where the curve has its points.
     let huber = t.iter().map(|&t| (t, modified_huber(t))).collect();
     series.push(Series::new("modified Huber", Ink::Overlay, huber));
     let lines = Lines {

@@ -7,9 +7,10 @@ use crate::{Key, Lines, Series};
 
 const STYLE: f64 = 13.0;
 const LINE: f64 = 18.0;
-/// From a curve's end to its name, or the length of a sample in a list.
+/// From a curve's end to its sample, the length of a sample, and how far a sample may be led to.
 const LEADER: f64 = 18.0;
 const SAMPLE: f64 = 30.0;
+const NEAR: f64 = 30.0;
 
 fn style() -> Text {
     Text::plain(STYLE)
@@ -21,7 +22,7 @@ fn widest(plot: &Lines) -> f64 {
 
 /// The room right of the frame that names at the ends need.
 pub(super) fn width(plot: &Lines) -> f64 {
-    LEADER + widest(plot) + 14.0
+    LEADER + SAMPLE + 8.0 + widest(plot) + 10.0
 }
 
 pub(super) fn draw(canvas: &mut Canvas, frame: Rect, plot: &Lines) {
@@ -33,7 +34,8 @@ pub(super) fn draw(canvas: &mut Canvas, frame: Rect, plot: &Lines) {
     }
 }
 
-/// Names right of the frame, moved apart where curves end together, with a thin line to each end.
+/// Samples and names right of the frame, moved apart where curves end together, with a thin line to an end
+/// that is near.
 fn ends(canvas: &mut Canvas, frame: Rect, plot: &Lines) {
     let mut named: Vec<(f64, &Series)> = Vec::new();
     for series in &plot.series {
@@ -44,10 +46,14 @@ fn ends(canvas: &mut Canvas, frame: Rect, plot: &Lines) {
     let wanted: Vec<f64> = named.iter().map(|(y, _)| *y).collect();
     let places = apart(&wanted, LINE, (frame.y + 4.0, frame.bottom() - 4.0));
     for ((end, series), place) in named.iter().zip(places) {
-        let colour = canvas.theme.colour(series.ink);
-        let leader = [(frame.right(), *end), (frame.right() + LEADER - 4.0, place)];
-        canvas.line(&leader, Pen { colour, width: 1.0, dashes: &[] });
-        canvas.text(frame.right() + LEADER, place + 0.36 * STYLE, &series.name, style(), Anchor::Start);
+        let sample = frame.right() + LEADER;
+        if (place - end).abs() < NEAR {
+            let colour = canvas.theme.colour(series.ink);
+            let leader = [(frame.right(), *end), (sample - 3.0, place)];
+            canvas.line(&leader, Pen { colour, width: 1.0, dashes: &[] });
+        }
+        canvas.line(&[(sample, place), (sample + SAMPLE, place)], pen(canvas, series.ink));
+        canvas.text(sample + SAMPLE + 8.0, place + 0.36 * STYLE, &series.name, style(), Anchor::Start);
     }
 }
 

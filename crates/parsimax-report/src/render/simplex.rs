@@ -8,7 +8,7 @@ use crate::{Colour, Ink, Simplex, SimplexPoint};
 /// The height of the triangle over its side.
 const TALL: f64 = 0.866_025_403_784_438_6;
 /// Scores are drawn up to this distance from the middle, in sides; farther ones are pointed at.
-const REACH: f64 = 0.95;
+const REACH: f64 = 1.25;
 /// Room for the list of points.
 const LIST: f64 = 270.0;
 
@@ -173,5 +173,9 @@ fn entry(canvas: &mut Canvas, (x, y): (f64, f64), name: &str, values: &[String; 
 
 /// 0 and 1 only where they are exact.
 fn probability(p: f64) -> String {
-    if p == 0.0 || p == 1.0 { p.to_string() } else { format!("{:.3}", p.clamp(0.001, 0.999)) }
+    match p {
+        0.0 | 1.0 => p.to_string(),
+        p if p < 5e-4 => format!("{p:.0e}").replace('-', "−"),
+        p => format!("{:.3}", p.min(0.999)),
+    }
 }

@@ -74,17 +74,29 @@ fn facets(canvas: &mut Canvas, view: &View, plot: &Surface) {
     for i in (1..plot.xs.len()).rev() {
         for j in (1..plot.ys.len()).rev() {
             let corners = [(i - 1, j - 1), (i, j - 1), (i, j), (i - 1, j)];
-            let values = corners.map(|(i, j)| plot.values[i][j]);
-            let points = corners.map(|(i, j)| {
-                let (x, y) = (plot.x.position(plot.xs[i]), plot.y.position(plot.ys[j]));
-                view.place(x, y, plot.z.position(plot.values[i][j]))
-            });
-            let mean = values.iter().map(|v| plot.z.position(*v)).sum::<f64>() / 4.0;
-            let colour = if values == [0.0; 4] { canvas.theme.zero } else { cividis(mean) };
-            canvas.fill(&points, colour, 1.0);
+            let zeros = corners.iter().filter(|(i, j)| plot.values[*i][*j] == 0.0).count();
+            if matches!(zeros, 1..=3) {
+                // The border of the zeros runs through the cell; ties of two scores lie on this diagonal.
+                facet(canvas, view, plot, &[corners[0], corners[2], corners[3]]);
+                facet(canvas, view, plot, &corners[..3]);
+            } else {
+                facet(canvas, view, plot, &corners);
+            }
         }
     }
     canvas.close_mesh();
+}
+
+/// A cell or a half of one, coloured by the mean of its corners.
+fn facet(canvas: &mut Canvas, view: &View, plot: &Surface, corners: &[(usize, usize)]) {
+    let heights: Vec<f64> = corners.iter().map(|&(i, j)| plot.z.position(plot.values[i][j])).collect();
+    let place = |(&(i, j), height): (&(usize, usize), &f64)| {
+        view.place(plot.x.position(plot.xs[i]), plot.y.position(plot.ys[j]), *height)
+    };
+    let points: Vec<_> = corners.iter().zip(&heights).map(place).collect();
+    let zero = corners.iter().all(|&(i, j)| plot.values[i][j] == 0.0);
+    let mean = heights.iter().sum::<f64>() / heights.len() as f64;
+    canvas.fill(&points, if zero { canvas.theme.zero } else { cividis(mean) }, 1.0);
 }
 
 /// Numbers and names along the edges in front.
@@ -96,11 +108,11 @@ fn numbers(canvas: &mut Canvas, view: &View, plot: &Surface) {
     }
     for tick in &plot.y.ticks {
         let (x, y) = view.place(0.0, plot.y.position(*tick), 0.0);
-        canvas.text(x - 5.0, y + 13.0, &signed(*tick), small, Anchor::End);
+        canvas.text(x - 4.0, y + 15.0, &signed(*tick), small, Anchor::End);
     }
     for tick in &plot.z.ticks {
         let (x, y) = view.place(0.0, 1.0, plot.z.position(*tick));
-        canvas.text(x - 6.0, y + 4.0, &signed(*tick), small, Anchor::End);
+        canvas.text(x - 6.0, y + 1.0, &signed(*tick), small, Anchor::End);
     }
     let (x, y) = view.place(0.75, 0.0, 0.0);
     canvas.text(x + 14.0, y + 22.0, &plot.x.label, name, Anchor::Start);

@@ -1,15 +1,16 @@
-//! `cargo xtask docs`: the README's table and rustdoc with rendered formulas.
+//! `cargo xtask docs`: the README's table and figures and rustdoc with rendered formulas.
 
 use std::path::PathBuf;
 
 use crate::shell::{self, Outcome, cargo, root};
-use crate::{formulas, katex, readme};
+use crate::{figures, formulas, katex, readme};
 
 /// Writes what is generated, builds the pages and puts KaTeX beside them.
 pub(crate) fn build() -> Outcome {
     if readme::update()? {
         println!("README.md: the table of mappings is new");
     }
+    figures::update()?;
     for file in formulas::repair()? {
         println!("{}: formulas are in backticks now", file.display());
     }

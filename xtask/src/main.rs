@@ -4,6 +4,7 @@
 
 mod bench;
 mod docs;
+mod figures;
 mod formulas;
 mod instructions;
 mod katex;
@@ -26,7 +27,7 @@ enum Chore {
         #[arg(long)]
         fast: bool,
     },
-    /// Write the README's table and build the documentation with its formulas
+    /// Write the README's table and figures and build the documentation with its formulas
     Docs {
         /// Change nothing; fail if the table is stale, a formula would break or rustdoc warns
         #[arg(long)]

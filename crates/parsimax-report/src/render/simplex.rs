@@ -1,7 +1,6 @@
 //! The triangle of three probabilities, seen from straight above.
 
 use super::canvas::{Canvas, Pen, Rect};
-use super::lines::signed;
 use super::text::{Anchor, Text};
 use crate::{Colour, Ink, Simplex, SimplexPoint};
 
@@ -56,6 +55,7 @@ pub(super) fn draw(canvas: &mut Canvas, rect: Rect, plot: &Simplex) {
     for end in &ends {
         canvas.line(&[start, *end], thread);
     }
+    names(canvas, &view);
     if far {
         pointer(canvas, view.place(flat([1.0 / 3.0; 3])), start);
     } else {
@@ -89,7 +89,7 @@ fn within_reach(foot: (f64, f64)) -> ((f64, f64), bool) {
     ((middle.0 + dx / distance * REACH, middle.1 + dy / distance * REACH), true)
 }
 
-/// The edges, lines of equal probability at every fifth, and the corners' names.
+/// The edges, and lines of equal probability at every fifth.
 fn triangle(canvas: &mut Canvas, view: &View) {
     let corners = CORNERS.map(|corner| view.place(flat(corner)));
     canvas.fill(&corners, canvas.theme.zero, 0.45);
@@ -106,8 +106,12 @@ fn triangle(canvas: &mut Canvas, view: &View) {
     }
     let edge = Pen { colour: canvas.theme.faint, width: 1.4, dashes: &[] };
     canvas.line(&[corners[0], corners[1], corners[2], corners[0]], edge);
-    let style = Text::plain(13.0);
-    let [a, b, c] = corners;
+}
+
+/// The corners' names, readable across threads.
+fn names(canvas: &mut Canvas, view: &View) {
+    let style = Text::plain(13.0).halo();
+    let [a, b, c] = CORNERS.map(|corner| view.place(flat(corner)));
     canvas.text(a.0 - 10.0, a.1 + 22.0, "(1, 0, 0)", style, Anchor::Middle);
     canvas.text(b.0 + 10.0, b.1 + 22.0, "(0, 1, 0)", style, Anchor::Middle);
     canvas.text(c.0, c.1 - 16.0, "(0, 0, 1)", style, Anchor::Middle);
@@ -155,7 +159,13 @@ fn list(canvas: &mut Canvas, rect: Rect, plot: &Simplex) {
     let step = 44.0f64.min((rect.height - 40.0) / (plot.points.len() + 1) as f64);
     let mut y = rect.y + 30.0;
     cross(canvas, (x, y - 4.0));
-    entry(canvas, (x, y), "scores z", &plot.scores.map(|z| signed((z * 1e3).round() / 1e3)), step);
+    entry(
+        canvas,
+        (x, y),
+        "scores z",
+        &plot.scores.map(|z| ((z * 1e3).round() / 1e3).to_string().replace('-', "−")),
+        step,
+    );
     for SimplexPoint { name, ink, p } in &plot.points {
         y += step;
         marker(canvas, (x, y - 4.0), *ink, 5.5, true);

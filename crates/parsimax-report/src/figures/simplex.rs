@@ -32,7 +32,8 @@ fn simplex(request: &Request) -> Result<Figure> {
         points.push(SimplexPoint { name: subject.label.clone(), ink: Ink::Kind(kind), p: [p[0], p[1], p[2]] });
     }
     let excess = (z[0] / 3.0 + z[1] / 3.0 + z[2] / 3.0) - 1.0 / 3.0;
-    let foot = z.map(|z| z - excess);
+    // The largest numbers have a foot beyond them.
+    let foot = z.map(|z| (z - excess).clamp(f64::MIN, f64::MAX));
     let plot = Plot::Simplex(Simplex { scores: z, foot, points });
     Ok(Figure {
         name: ENTRY.name.into(),

@@ -44,7 +44,7 @@ impl View {
 const CORNERS: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
 pub(super) fn draw(canvas: &mut Canvas, rect: Rect, plot: &Simplex) {
-    let (foot, far) = within_reach(flat(plot.foot));
+    let (foot, far) = within_reach(plot.foot);
     let mut all = CORNERS.map(flat).to_vec();
     all.push(foot);
     let view = View::new(rect.without_right(LIST), &all);
@@ -78,14 +78,16 @@ pub(super) fn draw(canvas: &mut Canvas, rect: Rect, plot: &Simplex) {
 }
 
 /// The point itself, or the one in its direction that still fits.
-fn within_reach(foot: (f64, f64)) -> ((f64, f64), bool) {
+fn within_reach(foot: [f64; 3]) -> ((f64, f64), bool) {
+    // Far out only the direction counts; scores may be as large as numbers get.
+    let largest = foot.iter().fold(1e6f64, |a, b| a.max(b.abs()));
+    let foot = flat(foot.map(|z| z / largest * 1e6));
     let middle = flat([1.0 / 3.0; 3]);
     let (dx, dy) = (foot.0 - middle.0, foot.1 - middle.1);
     let distance = dx.hypot(dy);
     if distance <= REACH {
         return (foot, false);
     }
-    // Divided before multiplied: scores may be as large as numbers get.
     ((middle.0 + dx / distance * REACH, middle.1 + dy / distance * REACH), true)
 }
 
@@ -159,13 +161,7 @@ fn list(canvas: &mut Canvas, rect: Rect, plot: &Simplex) {
     let step = 44.0f64.min((rect.height - 40.0) / (plot.points.len() + 1) as f64);
     let mut y = rect.y + 30.0;
     cross(canvas, (x, y - 4.0));
-    entry(
-        canvas,
-        (x, y),
-        "scores z",
-        &plot.scores.map(|z| ((z * 1e3).round() / 1e3).to_string().replace('-', "−")),
-        step,
-    );
+    entry(canvas, (x, y), "scores z", &plot.scores.map(score), step);
     for SimplexPoint { name, ink, p } in &plot.points {
         y += step;
         marker(canvas, (x, y - 4.0), *ink, 5.5, true);
@@ -179,6 +175,12 @@ fn entry(canvas: &mut Canvas, (x, y): (f64, f64), name: &str, values: &[String; 
     if step > 36.0 {
         canvas.text(x + 16.0, y + 18.0, &values, Text::plain(13.0).faint(), Anchor::Start);
     }
+}
+
+/// A score to three decimals; very large ones with an exponent.
+fn score(z: f64) -> String {
+    let text = if z.abs() < 1e6 { ((z * 1e3).round() / 1e3).to_string() } else { format!("{z:.2e}") };
+    text.replace('-', "−")
 }
 
 /// 0 and 1 only where they are exact.

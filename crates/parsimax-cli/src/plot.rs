@@ -80,7 +80,7 @@ pub(crate) enum PlotConfig {
     /// Print the table of figures.
     List,
     /// Draw a figure.
-    Draw(Drawing),
+    Draw(Box<Drawing>),
 }
 
 /// A figure, how it is drawn and where it goes.
@@ -118,7 +118,7 @@ impl PlotArgs {
         let outputs = outputs.map(|output| output.map(|(format, path)| (Sink::new(Some(path)), format)));
         let Self { gamma, lambda, p, eps, q, budget, .. } = self;
         let options = registry::Options { alpha: None, gamma, lambda, p, eps, q, budget };
-        Ok(PlotConfig::Draw(Drawing {
+        Ok(PlotConfig::Draw(Box::new(Drawing {
             entry,
             request: Request { mappings: self.mapping, alphas: self.alpha, options, scores: self.scores },
             outputs: outputs.collect::<Result<Vec<_>>>()?,
@@ -126,7 +126,7 @@ impl PlotArgs {
             height: self.height,
             scale: self.scale,
             dark: self.dark,
-        }))
+        })))
     }
 }
 

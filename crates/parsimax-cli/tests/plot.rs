@@ -72,6 +72,17 @@ fn every_mistake_is_one_line_and_leaves_no_file() {
     assert_eq!(scratch.names(), [""; 0]);
 }
 
+#[test]
+fn a_file_is_replaced_only_by_a_whole_picture() {
+    let scratch = Scratch::new("plot-replace");
+    let path = scratch.file("a.svg", b"old");
+    fails(&["plot", "family", "--alpha", "0", "-o", &path], "");
+    assert_eq!(std::fs::read_to_string(&path).unwrap(), "old");
+    succeeds(&["plot", "family", "-o", &path], "");
+    assert!(std::fs::read_to_string(&path).unwrap().ends_with("</svg>\n"));
+    assert_eq!(scratch.names(), ["a.svg"]);
+}
+
 /// The figures of the README, by the paths in it: `docs/figures/NAME.svg`.
 #[test]
 fn the_figures_of_the_readme_are_fresh() {

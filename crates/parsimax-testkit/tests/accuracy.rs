@@ -128,8 +128,7 @@ fn entmax_vjp() {
 }
 
 /// Every other mapping, at one strength beside 1.
-#[test]
-fn the_rest_of_the_registry() {
+fn the_rest_of_the_registry<T: Float>() {
     type Exact = fn(&[f64], f64, f64) -> Vec<Big>;
     let cases: &[(&str, &[f64], Exact)] = &[
         ("sq-pnorm-max", &[1.1, 1.5, 1.9, 2.0], oracle::sq_pnorm_max),
@@ -153,10 +152,10 @@ fn the_rest_of_the_registry() {
                     _ => options.eps = Some(*parameter),
                 }
                 let mapping = build(name, &options).unwrap();
-                for z in grid::<f64>() {
-                    let p = mapping.apply(&z).unwrap();
+                for z in grid::<T>() {
+                    let p = apply::<T>(&mapping, &z);
                     let what = format!("{name} {parameter} γ = {gamma}");
-                    check::<f64>(&what, &z, &p, &exact(&z, *parameter, gamma));
+                    check::<T>(&what, &z, &p, &exact(&z, *parameter, gamma));
                 }
             }
         }
@@ -164,24 +163,44 @@ fn the_rest_of_the_registry() {
 }
 
 #[test]
-fn structured_mappings() {
+fn the_rest_of_the_registry_in_double_precision() {
+    the_rest_of_the_registry::<f64>();
+}
+
+#[test]
+fn the_rest_of_the_registry_in_single_precision() {
+    the_rest_of_the_registry::<f32>();
+}
+
+fn structured_mappings<T: Float>() {
     let mut rng = Rng::with_seed(5);
     for lambda in [0.0, 0.01, 0.1, 1.0] {
         for gamma in [1.0, 0.5] {
             let options = Options { lambda: Some(lambda), gamma: Some(gamma), ..Options::default() };
             let (fused, oscar) = (build("fusedmax", &options).unwrap(), build("oscarmax", &options).unwrap());
-            for z in grid::<f64>() {
-                check::<f64>("fusedmax", &z, &fused.apply(&z).unwrap(), &oracle::fusedmax(&z, lambda, gamma));
-                check::<f64>("oscarmax", &z, &oscar.apply(&z).unwrap(), &oracle::oscarmax(&z, lambda, gamma));
+            for z in grid::<T>() {
+                check::<T>("fusedmax", &z, &apply::<T>(&fused, &z), &oracle::fusedmax(&z, lambda, gamma));
+                check::<T>("oscarmax", &z, &apply::<T>(&oscar, &z), &oracle::oscarmax(&z, lambda, gamma));
             }
             for _ in 0..12 {
                 let d = rng.usize(1..=5);
                 let z = cases::normals(&mut rng, d, 0.5);
-                check::<f64>("fusedmax", &z, &fused.apply(&z).unwrap(), &oracle::fusedmax_brute(&z, lambda, gamma));
-                check::<f64>("oscarmax", &z, &oscar.apply(&z).unwrap(), &oracle::oscarmax_brute(&z, lambda, gamma));
+                let z: Vec<f64> = z.into_iter().map(|z| T::narrow(z).widen()).collect();
+                check::<T>("fusedmax", &z, &apply::<T>(&fused, &z), &oracle::fusedmax_brute(&z, lambda, gamma));
+                check::<T>("oscarmax", &z, &apply::<T>(&oscar, &z), &oracle::oscarmax_brute(&z, lambda, gamma));
             }
         }
     }
+}
+
+#[test]
+fn structured_mappings_in_double_precision() {
+    structured_mappings::<f64>();
+}
+
+#[test]
+fn structured_mappings_in_single_precision() {
+    structured_mappings::<f32>();
 }
 
 /// τ as documented: p = [(α−1)z/γ − τ]₊^{1/(α−1)}.

@@ -29,9 +29,12 @@
 //! on either side of a gap are.
 
 use crate::error::check_gamma;
+use crate::kernel::{Map, Structure};
 use crate::numeric;
 use crate::prox::{self, tv1d};
 use crate::registry::Entry;
+use crate::single::Kernel;
+use crate::structured::StructuredKernel;
 use crate::threshold::linear;
 use crate::{Mapping, Regularized, Result, Scratch};
 
@@ -173,6 +176,14 @@ impl Mapping for Fusedmax {
 
     fn regularized(&self) -> Option<&dyn Regularized> {
         Some(self)
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        if self.lambda == 0.0 { Kernel::new(Map::Sparsemax, self.gamma) } else { None }
+    }
+
+    fn structured(&self) -> Option<StructuredKernel> {
+        StructuredKernel::new(Structure::Fused(self.lambda), self.lambda, self.gamma)
     }
 }
 

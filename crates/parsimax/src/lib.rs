@@ -78,6 +78,7 @@ mod single;
 pub mod softmax;
 pub mod sparsemax;
 pub mod sqpnorm;
+mod structured;
 mod threshold;
 #[cfg(test)]
 mod trial;

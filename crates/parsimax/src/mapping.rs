@@ -9,6 +9,7 @@ use crate::Result;
 use crate::prox::Block;
 use crate::prox::tv1d::Tube;
 use crate::single::Kernel;
+use crate::structured::StructuredKernel;
 
 /// Buffers that a mapping may use while it works on a row. Reused from row to row: after the
 /// first rows nothing is allocated.
@@ -112,6 +113,12 @@ pub trait Mapping: Send + Sync {
         None
     }
 
+    /// The single-precision kernel of a mapping with groups or norms, if there is one.
+    #[doc(hidden)]
+    fn structured(&self) -> Option<StructuredKernel> {
+        None
+    }
+
     /// The sum of every row: 1, but for [`Budget`](crate::Budget).
     fn total(&self, _d: usize) -> f64 {
         1.0
@@ -185,6 +192,9 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn kernel(&self) -> Option<Kernel> {
         (**self).kernel()
+    }
+    fn structured(&self) -> Option<StructuredKernel> {
+        (**self).structured()
     }
     fn total(&self, d: usize) -> f64 {
         (**self).total(d)

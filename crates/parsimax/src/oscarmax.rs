@@ -27,9 +27,12 @@
 //! the scores permutes the bits of the answer, as all arithmetic happens in sorted order.
 
 use crate::error::check_gamma;
+use crate::kernel::{Map, Structure};
 use crate::numeric;
 use crate::prox::{self, isotonic};
 use crate::registry::Entry;
+use crate::single::Kernel;
+use crate::structured::StructuredKernel;
 use crate::threshold::linear;
 use crate::{Mapping, Regularized, Result, Scratch, Support};
 
@@ -203,6 +206,14 @@ impl Mapping for Oscarmax {
 
     fn regularized(&self) -> Option<&dyn Regularized> {
         Some(self)
+    }
+
+    fn kernel(&self) -> Option<Kernel> {
+        if self.lambda == 0.0 { Kernel::new(Map::Sparsemax, self.gamma) } else { None }
+    }
+
+    fn structured(&self) -> Option<StructuredKernel> {
+        StructuredKernel::new(Structure::Oscar(self.lambda), self.lambda, self.gamma)
     }
 }
 

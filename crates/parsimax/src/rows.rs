@@ -16,8 +16,8 @@
 
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::mapping::Scratch;
-use crate::single;
 use crate::{Csr, Error, Float, Mapping, Result, Support, View, ViewMut};
+use crate::{single, structured};
 use std::ops::Range;
 
 /// Applies a mapping to every row of an array.
@@ -326,6 +326,9 @@ impl<'a, M: Mapping> Rows<'a, M> {
             if let Some(done) = self.by_kernel(&plan, z, views, rows.clone(), out, None) {
                 return done.err().filter(|e| !tolerated(e));
             }
+            if let Some(done) = self.by_structured(&plan, z, views, rows.clone(), out) {
+                return done.err().filter(|e| !tolerated(e));
+            }
             let mut buffers = Buffers::default();
             let mut first = None;
             for (row, out) in rows.zip(out.chunks_exact_mut(plan.z.len.max(1))) {
@@ -357,14 +360,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
         if d == 0 {
             return None;
         }
-        let mut runs = Vec::new();
-        let mut start = rows.start;
-        while start < rows.end {
-            let end = (start / self.run).saturating_add(1).saturating_mul(self.run).min(rows.end);
-            let kernel = self.mapping(start).kernel().filter(|k| slopes.is_none() || single::has_slope(*k))?;
-            runs.push((start..end, kernel));
-            start = end;
-        }
+        let runs = self.runs(rows, |m| m.kernel().filter(|k| slopes.is_none() || single::has_slope(*k)))?;
         let (mut buffers, mut issue) = (single::Buffers::default(), None);
         for (rows, kernel) in runs {
             let part;
@@ -384,6 +380,45 @@ impl<'a, M: Mapping> Rows<'a, M> {
             issue = issue.or(found);
         }
         Some(issue.map_or(Ok(()), Err))
+    }
+
+    /// The same by the kernels of structured mappings.
+    fn by_structured<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        pv: Option<(&View<'_, T>, &View<'_, T>)>,
+        rows: Range<usize>,
+        out: &mut [T],
+    ) -> Option<Result<()>> {
+        let (z, mut out, d) = (T::as_f32(z.data)?, T::as_f32_mut(out)?, plan.z.len);
+        if d == 0 {
+            return None;
+        }
+        let runs = self.runs(rows, |m| m.structured().filter(|k| pv.is_none() || k.is_symmetric()))?;
+        let (mut buffers, mut issue) = (structured::Buffers::default(), None);
+        for (rows, kernel) in runs {
+            let part;
+            (part, out) = out.split_at_mut(rows.len() * d);
+            let found = match pv {
+                None => structured::forward(kernel, plan, z, &rows, part, &mut buffers),
+                Some(pv) => structured::backward(kernel, plan, z, pv, &rows, part, &mut buffers),
+            };
+            issue = issue.or(found);
+        }
+        Some(issue.map_or(Ok(()), Err))
+    }
+
+    /// The rows that share a kernel, one range after another; `None` if a row has none.
+    fn runs<K>(&self, rows: Range<usize>, kernel: impl Fn(&M) -> Option<K>) -> Option<Vec<(Range<usize>, K)>> {
+        let mut runs = Vec::new();
+        let mut start = rows.start;
+        while start < rows.end {
+            let end = (start / self.run).saturating_add(1).saturating_mul(self.run).min(rows.end);
+            runs.push((start..end, kernel(self.mapping(start))?));
+            start = end;
+        }
+        Some(runs)
     }
 
     /// One row of a sweep. A row with a bad score is filled with NaN.

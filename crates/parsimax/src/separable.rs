@@ -134,9 +134,10 @@ pub(crate) use separable_mapping;
 
 /// Implements [`Mapping`](crate::Mapping) for a mapping that has the candidates of a separable one but a
 /// Jacobian of its own: the type has `solve(z, scratch) → τ`, which leaves the candidates' probabilities in
-/// the scratch, `vjp(p, v, out)`, and the gradient in its parameter under the name given.
+/// the scratch, `vjp(p, v, out)`, and the gradient in its parameter under the name given. Further methods of
+/// the trait may follow.
 macro_rules! normed_mapping {
-    ($type:ty, $name:literal, $gradient:ident) => {
+    ($type:ty, $name:literal, $gradient:ident $(, $($more:tt)*)?) => {
         impl $crate::Mapping for $type {
             fn name(&self) -> &'static str {
                 $name
@@ -188,6 +189,7 @@ macro_rules! normed_mapping {
             fn regularized(&self) -> Option<&dyn $crate::Regularized> {
                 Some(self)
             }
+            $($($more)*)?
         }
     };
 }

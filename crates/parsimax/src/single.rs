@@ -34,7 +34,12 @@ pub(crate) struct Buffers {
 }
 
 /// Rows of an array one behind the other, borrowed if they lie like that.
-fn block<'a>(layout: &RowLayout, data: &'a [f32], rows: &Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+pub(crate) fn block<'a>(
+    layout: &RowLayout,
+    data: &'a [f32],
+    rows: &Range<usize>,
+    buffer: &'a mut Vec<f32>,
+) -> &'a [f32] {
     if layout.is_packed() {
         return layout.packed(data, rows);
     }
@@ -45,7 +50,7 @@ fn block<'a>(layout: &RowLayout, data: &'a [f32], rows: &Range<usize>, buffer: &
 }
 
 /// The scores of rows with −∞ at masked entries, which is how kernels know a mask.
-fn scores<'a>(plan: &Plan<'_>, data: &'a [f32], rows: &Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
+pub(crate) fn scores<'a>(plan: &Plan<'_>, data: &'a [f32], rows: &Range<usize>, buffer: &'a mut Vec<f32>) -> &'a [f32] {
     if !plan.is_masked() {
         return block(&plan.z, data, rows, buffer);
     }
@@ -60,7 +65,7 @@ fn scores<'a>(plan: &Plan<'_>, data: &'a [f32], rows: &Range<usize>, buffer: &'a
 }
 
 /// The error of a row that holds a bad score.
-fn bad_score(plan: &Plan<'_>, data: &[f32], row: usize) -> Option<Error> {
+pub(crate) fn bad_score(plan: &Plan<'_>, data: &[f32], row: usize) -> Option<Error> {
     let (mut buffer, takes_part) = (Vec::new(), plan.mask(row));
     let z = plan.z.read(data, row, &mut buffer);
     let bad = |z: f32| z.is_nan() || z == f32::INFINITY;

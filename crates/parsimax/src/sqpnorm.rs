@@ -29,10 +29,13 @@
 //! act as if divided by p − 1.
 
 use crate::error::{check, check_gamma};
+use crate::kernel::{Map, Structure};
 use crate::mapping::Scratch;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{self, normed_mapping};
+use crate::single::Kernel;
+use crate::structured::StructuredKernel;
 use crate::threshold::{linear, squared_norm};
 use crate::{Regularized, Result};
 
@@ -182,7 +185,19 @@ impl SqPnormMax {
     }
 }
 
-normed_mapping!(SqPnormMax, "sq-pnorm-max", gradient_in_p);
+normed_mapping! {
+    SqPnormMax,
+    "sq-pnorm-max",
+    gradient_in_p,
+    fn kernel(&self) -> Option<Kernel> {
+        if self.p == 2.0 { Kernel::new(Map::Sparsemax, self.gamma) } else { None }
+    }
+    fn structured(&self) -> Option<StructuredKernel> {
+        // Nearer to 1 the power 1/m magnifies the rounding of its base beyond what f32 can hide.
+        let fits = (0.125..0.99).contains(&self.m());
+        if fits { StructuredKernel::new(Structure::SquaredNorm(self.m()), 1.0, self.gamma) } else { None }
+    }
+}
 
 impl Regularized for SqPnormMax {
     fn gamma(&self) -> f64 {

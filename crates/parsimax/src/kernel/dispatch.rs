@@ -1,6 +1,6 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, IGNORE, Loss, Map, Status, attention};
+use super::{Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, attention};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -188,6 +188,27 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
         return;
     }
     run!(loss::rows(map.resolve(), &mut job));
+}
+
+/// Probabilities of a block of rows under a structured mapping.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Rows`] states.
+pub fn structured(map: Structured, job: Rows<'_>) {
+    let n = job.status.len() * job.d;
+    assert!(job.d > 0 && job.z.len() == n && job.out.len() == n, "structured: z and out hold rows · d floats");
+    run!(structured::forward(map, job));
+}
+
+/// Vector–Jacobian products of a block of rows under a structured mapping; the Jacobian is symmetric.
+///
+/// # Panics
+/// If the slices do not have the lengths that [`Gradients`] states.
+pub fn structured_backward(map: Structured, job: Gradients<'_>) {
+    let n = job.out.len();
+    assert!(job.d > 0 && n.is_multiple_of(job.d), "structured_backward: whole rows");
+    assert!([job.z, job.p, job.v].iter().all(|x| x.len() == n), "structured_backward: slices of one length");
+    run!(structured::backward(map, job));
 }
 
 /// One step of attention, whose caller has checked the lengths.

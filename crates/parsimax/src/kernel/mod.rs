@@ -19,6 +19,8 @@
 //! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
+//! | `structured.rs`, `fused.rs`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups |
+//! | `oscar.rs`, `norm.rs` | oscarmax, sq-pnorm-max |
 //! | `loss.rs` | Fenchel–Young losses with their gradient |
 //! | `attention.rs`, `product.rs` | scores, mapping and weighted values in one pass over tiles |
 #![allow(unsafe_code)]
@@ -30,8 +32,12 @@ mod backward;
 mod dispatch;
 mod evsoftmax;
 mod expo;
+mod fused;
+mod groups;
 mod long;
 mod loss;
+mod norm;
+mod oscar;
 mod pair;
 mod portable;
 mod product;
@@ -41,6 +47,8 @@ mod scan;
 mod short;
 mod softmax;
 mod solve;
+mod structured;
+mod tv;
 mod vector;
 mod write;
 
@@ -54,7 +62,10 @@ mod neon;
 #[cfg(test)]
 mod tests;
 
-pub use dispatch::{Level, active, alpha_backward, available, backward, forward, loss, with_level};
+pub use dispatch::{
+    Level, active, alpha_backward, available, backward, forward, loss, structured, structured_backward, with_level,
+};
+pub use structured::{Gradients, Rows, Structure, Structured, Work};
 
 /// Which mapping a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq)]

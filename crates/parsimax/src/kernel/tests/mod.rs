@@ -6,6 +6,7 @@ mod backward;
 mod edges;
 mod forward;
 mod loss;
+mod structured;
 
 use super::*;
 

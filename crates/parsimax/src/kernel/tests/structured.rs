@@ -1,0 +1,158 @@
+//! Structured mappings against their rows in `f64`, at every level.
+
+use super::*;
+use crate::registry::{Options, build};
+use crate::{Mapping, Rows as Batch, Scratch as RowScratch, View};
+
+/// Probabilities and statuses of a kernel.
+fn forward_at(level: Level, map: Structured, z: &[f32], d: usize) -> (Vec<f32>, Vec<Status>) {
+    let (mut out, mut status) = (vec![7.0; z.len()], vec![Status::Bad; z.len() / d]);
+    with_level(level, || {
+        assert_eq!(active(), level);
+        structured(map, Rows { z, d, out: &mut out, status: &mut status, work: &mut Work::default() });
+    });
+    (out, status)
+}
+
+fn backward_at(level: Level, map: Structured, (z, p, v): (&[f32], &[f32], &[f32]), d: usize) -> Vec<f32> {
+    let mut out = vec![7.0; z.len()];
+    with_level(level, || {
+        structured_backward(map, Gradients { z, p, v, d, out: &mut out, work: &mut Work::default() });
+    });
+    out
+}
+
+/// Names, options and kernels of what is tried.
+fn subjects() -> Vec<(String, Box<dyn Mapping>, Structured)> {
+    let mut all = Vec::new();
+    let mut add = |name: &str, options: Options| {
+        let mapping = build(name, &options).unwrap();
+        let map = mapping.structured().unwrap().0;
+        all.push((format!("{name} {options:?}"), mapping, map));
+    };
+    for lambda in [1e-3, 0.02, 0.1, 30.0] {
+        for gamma in [1.0, 0.6] {
+            let options = Options { lambda: Some(lambda), gamma: Some(gamma), ..Options::default() };
+            add("fusedmax", options);
+            add("oscarmax", options);
+        }
+    }
+    for p in [1.125, 1.25, 1.4, 1.5, 1.75, 1.95] {
+        for gamma in [1.0, 0.6] {
+            add("sq-pnorm-max", Options { p: Some(p), gamma: Some(gamma), ..Options::default() });
+        }
+    }
+    all
+}
+
+/// Rows of one width, of every kind.
+fn rows(rng: &mut fastrand::Rng, d: usize) -> Vec<Vec<f32>> {
+    let mut rows: Vec<Vec<f32>> = [0.01, 0.1, 1.0, 5.0].iter().map(|sigma| normals(rng, d, *sigma)).collect();
+    rows.push(vec![0.25; d]);
+    rows.push((0..d).map(|_| rng.i32(-3..4) as f32 * 0.125).collect());
+    rows.push(normals(rng, d, 1.0).iter().map(|z| z + 1e4).collect());
+    rows.push(normals(rng, d, 0.3).iter().map(|z| if rng.f32() < 0.4 { f32::NEG_INFINITY } else { *z }).collect());
+    let mut sorted = normals(rng, d, 1.0);
+    sorted.sort_by(f32::total_cmp);
+    rows.push(sorted.clone());
+    sorted.reverse();
+    rows.push(sorted);
+    rows.push((0..d).map(|i| -((i % 7) as f32)).collect());
+    let mut lonely = normals(rng, d, 1e-3);
+    lonely[d / 2] = 1.5;
+    rows.push(lonely);
+    rows
+}
+
+/// The row in `f64`, masked entries left out.
+fn in_double(mapping: &dyn Mapping, z: &[f32], p: Option<(&[f32], &[f32])>) -> Vec<f64> {
+    let keep: Vec<usize> = (0..z.len()).filter(|i| z[*i] > f32::NEG_INFINITY).collect();
+    let mut out = vec![0.0; z.len()];
+    if keep.is_empty() {
+        return out;
+    }
+    let pick = |x: &[f32]| keep.iter().map(|i| f64::from(x[*i])).collect::<Vec<_>>();
+    let (z, mut row) = (pick(z), vec![0.0; keep.len()]);
+    match p {
+        None => drop(mapping.forward_row(&z, &mut row, &mut RowScratch::new()).unwrap()),
+        Some((p, v)) => mapping.vjp_row(&z, &pick(p), &pick(v), &mut row, &mut RowScratch::new()).unwrap(),
+    }
+    keep.iter().zip(&row).for_each(|(i, value)| out[*i] = *value);
+    out
+}
+
+#[test]
+fn rows_of_every_kind_and_width() {
+    let mut rng = fastrand::Rng::with_seed(51);
+    for (what, mapping, map) in subjects() {
+        for d in [1, 2, 3, 7, 8, 9, 31, 64, 65, 200, 513, 1500] {
+            for (kind, z) in rows(&mut rng, d).into_iter().enumerate() {
+                let want = in_double(&mapping, &z, None);
+                for level in available() {
+                    let (p, status) = forward_at(level, map, &z, d);
+                    let what = format!("{what} {level:?} d = {d} kind {kind}");
+                    if want.iter().sum::<f64>() == 0.0 {
+                        assert_eq!(status, [Status::Empty], "{what}");
+                        assert!(p.iter().all(|p| *p == 0.0), "{what}");
+                    } else {
+                        assert_eq!(status, [Status::Ok], "{what}");
+                        check(&p, &want, &what);
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn gradients_of_every_kind_and_width() {
+    let mut rng = fastrand::Rng::with_seed(52);
+    for (what, mapping, map) in subjects() {
+        // Norms multiply the rounding of a power by 1/m.
+        let tolerance = if let Structure::SquaredNorm(m) = map.structure { 1e-6 / m } else { 1e-6 };
+        for d in [1, 2, 9, 64, 65, 513, 1500] {
+            let v = normals(&mut rng, d, 1.0);
+            for (kind, z) in rows(&mut rng, d).into_iter().enumerate() {
+                let (p, _) = forward_at(active(), map, &z, d);
+                let want = in_double(&mapping, &z, Some((&p, &v)));
+                let largest = want.iter().fold(1.0f64, |m, g| m.max(g.abs()));
+                for level in available() {
+                    let g = backward_at(level, map, (&z, &p, &v), d);
+                    for (i, (g, want)) in g.iter().zip(&want).enumerate() {
+                        let error = (f64::from(*g) - want).abs();
+                        assert!(error <= tolerance * largest, "{what} {level:?} d = {d} kind {kind} {i}: {g} {want}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn bad_empty_and_masked_rows() {
+    let mut rng = fastrand::Rng::with_seed(53);
+    for (what, mapping, map) in subjects() {
+        let d = 40;
+        let mut z = normals(&mut rng, 4 * d, 1.0);
+        z[d + 3] = f32::NAN;
+        z[2 * d..3 * d].fill(f32::NEG_INFINITY);
+        z[3 * d + 39] = f32::INFINITY;
+        for level in available() {
+            let (p, status) = forward_at(level, map, &z, d);
+            assert_eq!(status, [Status::Ok, Status::Bad, Status::Empty, Status::Bad], "{what}");
+            assert!(p[d..2 * d].iter().chain(&p[3 * d..]).all(|p| p.is_nan()), "{what}");
+            assert!(p[2 * d..3 * d].iter().all(|p| *p == 0.0), "{what}");
+        }
+        // A mask and −∞ are the same, and so is leaving the entries out; for the gradient, too.
+        let (mut z, v) = (normals(&mut rng, d, 0.3), normals(&mut rng, d, 1.0));
+        let mask: Vec<bool> = (0..d).map(|_| rng.f32() < 0.6).collect();
+        let batch = Batch::new(&mapping).mask(View::new(&mask, &[1, d]).unwrap());
+        let (mut p, mut g) = (vec![0.0f32; d], vec![0.0f32; d]);
+        let at = |x| View::new(x, &[1, d]).unwrap();
+        batch.forward(at(&z), crate::ViewMut::new(&mut p, &[1, d]).unwrap()).unwrap();
+        batch.vjp(at(&z), at(&p), at(&v), crate::ViewMut::new(&mut g, &[1, d]).unwrap()).unwrap();
+        (0..d).filter(|i| !mask[*i]).for_each(|i| z[i] = f32::NEG_INFINITY);
+        assert_eq!(forward_at(active(), map, &z, d).0, p, "{what}");
+        assert_eq!(backward_at(active(), map, (&z, &p, &v), d), g, "{what}");
+    }
+}

@@ -37,12 +37,14 @@ struct Pool {
     start: usize,
     len: usize,
     sum: f64,
+    /// The mean of the targets.
+    value: f64,
 }
 
 impl Pool {
-    /// The mean of the targets.
-    fn value(&self, l: f64) -> f64 {
-        self.sum / self.len as f64 + l * (self.start as f64 + 0.5 * (self.len - 1) as f64)
+    fn new(start: usize, len: usize, sum: f64, l: f64) -> Pool {
+        let value = sum / len as f64 + l * (start as f64 + 0.5 * (len - 1) as f64);
+        Pool { start, len, sum, value }
     }
 }
 
@@ -128,12 +130,12 @@ impl Pools {
             self.keys.extend(list.iter().enumerate().map(|(place, z)| key(*z, place)));
             self.keys.sort_unstable();
             append(&mut self.pools, (list, &self.keys), f64::from(max), l);
-            let t = threshold(&self.pools, l, gamma);
-            self.scatter(index, l, t, gamma, out);
+            let t = threshold(&self.pools, gamma);
+            self.scatter(index, t, gamma, out);
             return;
         }
         let lowest = lowest(list);
-        let count = (list.len() / 8).clamp(16, BUCKETS);
+        let count = (list.len() / 16).clamp(16, BUCKETS);
         // Monotone in z, rounding included, so that buckets are in order.
         let inverse = (count as f64 / (f64::from(max) - f64::from(lowest)).max(1e-30)) as f32;
         let last = (count - 1) as f32;
@@ -144,7 +146,7 @@ impl Pools {
         };
         self.count(list, count, max, bucket);
         self.pool_buckets((&[], &[]), f64::from(max), l);
-        let t = threshold(&self.pools, l, gamma);
+        let t = threshold(&self.pools, gamma);
         if self.doubt(1.0 / f64::from(inverse), l, t) {
             for (place, z) in list.iter().enumerate() {
                 if self.buckets[bucket(*z)].is_sorted {
@@ -156,13 +158,13 @@ impl Pools {
             self.pool_buckets((list, &keys), f64::from(max), l);
             self.keys = keys;
         }
-        let t = threshold(&self.pools, l, gamma);
-        match self.spread(l, t, gamma) {
+        let t = threshold(&self.pools, gamma);
+        match self.spread(t, gamma) {
             Some((_, high)) if high == 0.0 => {}
             Some((low, high)) if low == high && list.len() == out.len() => out.fill(high),
             _ => list.iter().zip(index).for_each(|(z, i)| out[*i as usize] = self.buckets[bucket(*z)].p),
         }
-        self.scatter(index, l, t, gamma, out);
+        self.scatter(index, t, gamma, out);
     }
 
     /// Counts and sums of the buckets.
@@ -188,7 +190,7 @@ impl Pools {
                 next += len;
             } else if len > 0 {
                 let start = end(&self.pools);
-                push(&mut self.pools, Pool { start, len, sum }, l);
+                push(&mut self.pools, Pool::new(start, len, sum, l), l);
             }
         }
     }
@@ -200,8 +202,8 @@ impl Pools {
         for (b, bucket) in self.buckets.iter_mut().enumerate().filter(|(_, bucket)| bucket.len > 0) {
             if rank == until {
                 // The majorant's next piece, or the line of the threshold once that is steeper.
-                let pool = pools.next().filter(|pool| pool.value(l) > t);
-                (until, slope) = pool.map_or((usize::MAX, t), |pool| (pool.start + pool.len, pool.value(l)));
+                let pool = pools.next().filter(|pool| pool.value > t);
+                (until, slope) = pool.map_or((usize::MAX, t), |pool| (pool.start + pool.len, pool.value));
                 gap = 0.0;
             }
             let n = bucket.len as f64;
@@ -218,14 +220,14 @@ impl Pools {
     }
 
     /// Gives every bucket that is not sorted its probability; the smallest and the largest of them.
-    fn spread(&mut self, l: f64, t: f64, gamma: f64) -> Option<(f32, f32)> {
+    fn spread(&mut self, t: f64, gamma: f64) -> Option<(f32, f32)> {
         let (mut rank, mut at, mut found) = (0, 0, None);
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.len > 0) {
             while self.pools[at].start + self.pools[at].len <= rank {
                 at += 1;
             }
             if !bucket.is_sorted {
-                bucket.p = probability(&self.pools[at], l, t, gamma);
+                bucket.p = probability(&self.pools[at], t, gamma);
                 let (low, high) = found.unwrap_or((bucket.p, bucket.p));
                 found = Some((bucket.p.min(low), bucket.p.max(high)));
             }
@@ -235,13 +237,13 @@ impl Pools {
     }
 
     /// Writes the probabilities of the entries that were sorted.
-    fn scatter(&self, index: &[u32], l: f64, t: f64, gamma: f64, out: &mut [f32]) {
+    fn scatter(&self, index: &[u32], t: f64, gamma: f64, out: &mut [f32]) {
         let mut put = |keys: &[u64], p: f32| {
             keys.iter().for_each(|key| out[index[*key as u32 as usize] as usize] = p);
         };
         if self.keys.len() == index.len() {
             for pool in &self.pools {
-                match probability(pool, l, t, gamma) {
+                match probability(pool, t, gamma) {
                     0.0 => break,
                     p => put(&self.keys[pool.start..pool.start + pool.len], p),
                 }
@@ -257,7 +259,7 @@ impl Pools {
                 }
                 let pool = &self.pools[at];
                 let len = (pool.start + pool.len).min(end) - rank;
-                put(&self.keys[next..next + len], probability(pool, l, t, gamma));
+                put(&self.keys[next..next + len], probability(pool, t, gamma));
                 (rank, next) = (rank + len, next + len);
             }
             rank = end;
@@ -276,8 +278,8 @@ fn lowest(list: &[f32]) -> f32 {
     lanes.iter().fold(rest, |low, z| low.min(*z))
 }
 
-fn probability(pool: &Pool, l: f64, t: f64, gamma: f64) -> f32 {
-    ((pool.value(l) - t) / gamma).max(0.0) as f32
+fn probability(pool: &Pool, t: f64, gamma: f64) -> f32 {
+    ((pool.value - t) / gamma).max(0.0) as f32
 }
 
 /// The rank behind the last pool.
@@ -288,8 +290,8 @@ fn end(pools: &[Pool]) -> usize {
 /// Appends a pool, joining it with those before it that it is not below (pool adjacent violators).
 #[inline(always)]
 fn push(pools: &mut Vec<Pool>, mut next: Pool, l: f64) {
-    while let Some(last) = pools.last().filter(|last| last.value(l) <= next.value(l)) {
-        next = Pool { start: last.start, len: last.len + next.len, sum: last.sum + next.sum };
+    while let Some(last) = pools.last().filter(|last| last.value <= next.value) {
+        next = Pool::new(last.start, last.len + next.len, last.sum + next.sum, l);
         pools.pop();
     }
     pools.push(next);
@@ -302,18 +304,18 @@ fn append(pools: &mut Vec<Pool>, (list, keys): (&[f32], &[u64]), top: f64, l: f6
         let len = keys[k..].iter().take_while(|key| **key >> 32 == keys[k] >> 32).count();
         let y = f64::from(list[keys[k] as u32 as usize]) - top;
         let start = end(pools);
-        push(pools, Pool { start, len, sum: len as f64 * y }, l);
+        push(pools, Pool::new(start, len, len as f64 * y, l), l);
         k += len;
     }
 }
 
 /// `t` with `Σ [x − t]₊ = total` for pools of descending value.
-fn threshold(pools: &[Pool], l: f64, total: f64) -> f64 {
+fn threshold(pools: &[Pool], total: f64) -> f64 {
     // Measured from the first: a single pool, however far from 0, then divides the total evenly.
-    let first = pools[0].value(l);
+    let first = pools[0].value;
     let (mut sum, mut count, mut t) = (0.0, 0.0, f64::NEG_INFINITY);
     for pool in pools {
-        let x = pool.value(l) - first;
+        let x = pool.value - first;
         if x <= t {
             break;
         }

@@ -200,8 +200,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
     }
 
     /// [`vjp`](Rows::vjp) and [`parameter_vjp`](Rows::parameter_vjp) together: what the backward pass of a
-    /// learned α needs, in one sweep where a kernel offers it. The kernel works from `p` as it was rounded, so
-    /// between nearly equal entries its gradient in α has fewer digits than that of `parameter_vjp`.
+    /// learned α needs, in one sweep where a kernel offers it (single precision, 1 ≤ α ≤ 2).
     ///
     /// # Errors
     /// As [`parameter_vjp`](Rows::parameter_vjp).

@@ -28,7 +28,7 @@ impl Kernel {
 /// Memory of one chunk of rows.
 #[derive(Default)]
 pub(crate) struct Buffers {
-    gather: [Vec<f32>; 2],
+    gather: [Vec<f32>; 3],
     status: Vec<Status>,
     scratch: kernel::Scratch,
 }
@@ -82,7 +82,7 @@ pub(crate) fn forward(
     out: &mut [f32],
     buffers: &mut Buffers,
 ) -> Option<Error> {
-    let Buffers { gather: [gather, _], status, scratch } = buffers;
+    let Buffers { gather: [gather, ..], status, scratch } = buffers;
     status.clear();
     status.resize(rows.len(), Status::Ok);
     let Kernel { map, scale } = kernel;
@@ -105,14 +105,17 @@ pub(crate) fn backward<T: Float>(
     slopes: Option<&mut [f64]>,
     buffers: &mut Buffers,
 ) -> Option<Error> {
-    let Buffers { gather: [gp, gv], scratch, .. } = buffers;
+    let Buffers { gather: [gp, gv, gz], scratch, .. } = buffers;
     let (pd, vd) = (T::as_f32(p.data)?, T::as_f32(v.data)?);
     let p = block(&p.layout.rows(plan.axis), pd, rows, gp);
     let v = block(&v.layout.rows(plan.axis), vd, rows, gv);
     let (d, Kernel { map, scale }) = (plan.z.len, kernel);
     let job = kernel::Backward { p, v, d, scale, out: &mut *out, scratch };
     match (map, slopes) {
-        (Map::Entmax(alpha), Some(slopes)) => kernel::alpha_backward(alpha, job, slopes),
+        // Masked entries have no probability, so whatever score they have is not looked at.
+        (Map::Entmax(alpha), Some(slopes)) => {
+            kernel::alpha_backward(alpha, job, block(&plan.z, z, rows, gz), slopes);
+        }
         _ => kernel::backward(map, job),
     }
     let mut first = None;
@@ -123,9 +126,10 @@ pub(crate) fn backward<T: Float>(
     first
 }
 
-/// Whether the kernel knows the gradient in its parameter.
+/// Whether the kernel knows the gradient in its parameter. Above 2 the weights `p^{2−α}` magnify the
+/// rounding of a small `p` beyond what the gradient may lose.
 pub(crate) fn has_slope(kernel: Kernel) -> bool {
-    matches!(kernel.map, Map::Entmax(_))
+    matches!(kernel.map, Map::Entmax(alpha) if alpha <= 2.0)
 }
 
 /// Losses of class targets of rows that share a kernel, with the gradient `gain·(p − y)` in `out`; `None` if
@@ -142,7 +146,7 @@ pub(crate) fn loss(
     values: &mut Vec<f64>,
     buffers: &mut Buffers,
 ) -> Option<Option<Error>> {
-    let Buffers { gather: [gather, _], status, scratch } = buffers;
+    let Buffers { gather: [gather, ..], status, scratch } = buffers;
     let (d, Kernel { map, scale }) = (plan.z.len, kernel);
     let block = scores(plan, z, rows, gather);
     let target: Vec<u32> = rows.clone().map(|row| class(row).unwrap_or(kernel::IGNORE)).collect();

@@ -1,199 +1,314 @@
-//! Backward pass of α-entmax, in the scores and in α.
+//! Backward pass of α-entmax with the gradient in α.
 //!
-//! In the scores: `s = p^{2−α}` on the support and `Jv = scale · s ⊙ (v − <s,v>/Σs)`.
-//! In α, with `δ = α − 1`, `ℓ = ln p`, `H = −Σpℓ`, `r = ℓ²φ₂(−δℓ)`, `φ₂(y) = (eʸ−1−y)/y²`,
-//! `R = Σpr`, `E = δH + δ²R`:
+//! In the scores: `s = p^{2−α}` on the support, `w = v − <s,v>/Σs` and `Jv = scale · s ⊙ w`.
+//!
+//! In α: with `δ = α − 1`, `x = scale · z` and `u = δx − τ`, `p = u^{1/δ}`, so
+//! `δ · ∂p_i/∂α = s_i (x_i − τ') − p_i ln p_i` where `τ'` keeps the sum at 1. Against `v` the `τ'`
+//! turns `v` into `w`, for which `Σ s w = 0`; with that and `x = (u + τ)/δ`,
+//! `<v, ∂p/∂α> = Σ w p (1 − ln u)/δ²`, and any multiple of `s` may be added to `p (1 − ln u)`.
+//! Measured from the largest entry, `e = x − x₀ ≤ 0`, `q = δe/u₀`, that leaves
 //!
 //! ```text
-//! <v, ∂p/∂α> = [ R <p,v> − <pr,v> − δ (R <pℓ,v> + H <pr,v>) ] / (1 + E)
+//! <v, ∂p/∂α> = −Σ s w g,   g = e ln p₀ + (e²/u₀) h(q),   h(q) = ((1+q) ln(1+q) − q)/q²
 //! ```
 //!
-//! which cancels nowhere, α = 1 included. The two share their logarithms, and since
-//! `p·e^{−δℓ} = s`, a large `r` comes from `s` for free: `pr = (s − p + δpℓ)/δ²`.
-//!
-//! The support is listed first; everything is computed on the list. For α > 2, where `s`
-//! of a small `p` exceeds every f32, the list is worked in f64, and `v` is measured from
-//! the entry with the largest `s` so that nothing cancels against it.
+//! which divides by no power of δ and adds what is not negative to what is not negative. Between
+//! nearly equal entries it lives on the differences of scores, which are exact, where the
+//! probabilities, rounded to f32, have lost them. `Σ s w g` is taken as a covariance, so that the
+//! rounding of the mean does not matter.
 
 use super::Backward;
-use super::expo::{exp2_nonpos, log2};
-use super::scan::collect_indexed;
+use super::backward::{Identity, Indicator, Power, Root, Weight};
+use super::expo::log2;
 use super::vector::{Vector, outlined};
 
-/// The sums over the support of one row.
-#[derive(Default)]
-struct Sums {
+/// `|q|` up to which `h` is summed as a series.
+const NEAR: f32 = 0.25;
+
+/// `(−1)ⁿ/((n+1)(n+2))` from n = 8 down to 0.
+const SERIES: [f32; 9] =
+    [1.0 / 90.0, -1.0 / 72.0, 1.0 / 56.0, -1.0 / 42.0, 1.0 / 30.0, -1.0 / 20.0, 1.0 / 12.0, -1.0 / 6.0, 0.5];
+
+/// Backward pass of a block of rows at scores `z`; `dalpha` gets one number a row.
+///
+/// # Safety
+/// The slices of `job` have the lengths that `Backward` promises, `z` that of `job.p`, `d ≥ 1`,
+/// `dalpha` has one number a row, and the CPU has the instruction set of `V`.
+pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if alpha > 2.0 {
+            above_two(alpha, job, Some((z, dalpha)));
+        } else if alpha == 2.0 {
+            each::<V, _>(Indicator(job.scale), alpha, job, z, dalpha);
+        } else if alpha == 1.5 {
+            each::<V, _>(Root(job.scale), alpha, job, z, dalpha);
+        } else if alpha == 1.0 {
+            each::<V, _>(Identity(job.scale), alpha, job, z, dalpha);
+        } else {
+            each::<V, _>(Power::new(alpha, job.scale), alpha, job, z, dalpha);
+        }
+    }
+}
+
+/// One row, by pointer.
+#[derive(Clone, Copy)]
+struct Row {
+    z: *const f32,
+    p: *const f32,
+    v: *const f32,
+    out: *mut f32,
+    d: usize,
+    delta: f64,
+    scale: f32,
+}
+
+/// # Safety
+/// As [`rows`].
+unsafe fn each<V: Vector, W: Weight>(weight: W, alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
+    let (d, scale) = (job.d, job.scale);
+    for (r, slope) in dalpha.iter_mut().enumerate() {
+        // SAFETY: row `r` lies within all four slices.
+        unsafe {
+            let (z, p, v) = (z.as_ptr().add(r * d), job.p.as_ptr().add(r * d), job.v.as_ptr().add(r * d));
+            let out = job.out.as_mut_ptr().add(r * d);
+            *slope = one_row::<V, W>(weight, Row { z, p, v, out, d, delta: alpha - 1.0, scale });
+        }
+    }
+}
+
+outlined! {
+    /// `Jv` into `out`, and `<v, ∂p/∂α>`.
+    ///
+    /// # Safety
+    /// The pointers are readable, `out` writable, for `d` floats; the CPU has the instruction set.
+    unsafe fn one_row<V, W: Weight>(weight: W, row: Row) -> f64 => one_row_any
+}
+
+/// # Safety
+/// As [`one_row`].
+#[inline(always)]
+unsafe fn one_row_any<V: Vector, W: Weight>(weight: W, row: Row) -> f64 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let first = weigh::<V, W>(weight, row);
+        if first.s <= 0.0 {
+            return 0.0;
+        }
+        let bend = Bend::new(&row, &first);
+        let [swg, sg, sw] = finish::<V>(row, &bend, (first.sv / first.s) as f32);
+        // The weights carry the factor `scale`; the gradient in α does not.
+        -(swg - sg / first.s * sw) / f64::from(row.scale)
+    }
+}
+
+/// `n ≤ LANES` floats; zeros behind them.
+///
+/// # Safety
+/// As [`Vector::load_first`].
+#[inline(always)]
+unsafe fn read<V: Vector>(from: *const f32, n: usize) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe { if n == V::LANES { V::load(from) } else { V::load_first(from, n, 0.0) } }
+}
+
+/// # Safety
+/// As [`Vector::store_first`].
+#[inline(always)]
+unsafe fn write<V: Vector>(value: V, to: *mut f32, n: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe { if n == V::LANES { value.store(to) } else { value.store_first(to, n) } }
+}
+
+/// What the first pass finds: `Σs`, `<s,v>`, the largest score of the support and its probability.
+struct First {
     s: f64,
     sv: f64,
-    pv: f64,
-    pl: f64,
-    plv: f64,
-    pr: f64,
-    prv: f64,
+    top_score: f32,
+    top: f32,
 }
 
-impl Sums {
-    #[inline(always)]
-    fn add(&mut self, (p, l, s, pr): (f64, f64, f64, f64), v: f64) {
-        self.s += s;
-        self.sv += s * v;
-        self.pv += p * v;
-        self.pl += p * l;
-        self.plv += p * l * v;
-        self.pr += pr;
-        self.prv += pr * v;
-    }
-    /// `<v, ∂p/∂α>`.
-    fn in_alpha(&self, delta: f64) -> f64 {
-        let (h, r) = (-self.pl, self.pr);
-        let e = delta * h + delta * delta * r;
-        (r * self.pv - self.prv - delta * (r * self.plv + h * self.prv)) / (1.0 + e)
-    }
-}
-
-/// Backward pass of a block of rows; `dalpha`, if wanted, gets one number a row.
+/// Leaves the weights in `out`, zeros off the support.
 ///
 /// # Safety
-/// The slices of `job` have the lengths that `Backward` promises, `d ≥ 1`, `dalpha` has one
-/// number a row, and the CPU has the instruction set of `V`.
-pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, mut dalpha: Option<&mut [f64]>) {
-    let d = job.d;
-    let delta = alpha - 1.0;
-    let room = d + 2 * V::LANES;
-    let (list, index) = job.scratch.lists(4 * room);
-    for r in 0..job.out.len() / d {
-        // SAFETY: row `r` lies within all three slices, and the scratch has four lists.
-        unsafe {
-            let (p, v) = (job.p.as_ptr().add(r * d), job.v.as_ptr().add(r * d));
-            let out = std::slice::from_raw_parts_mut(job.out.as_mut_ptr().add(r * d), d);
-            let n = support::<V>(p, d, list, index);
-            let index = std::slice::from_raw_parts(index, n);
-            out.fill(0.0);
-            let sums = if delta <= 1.0 {
-                let lists = [list, list.add(room), list.add(2 * room), list.add(3 * room)];
-                narrow::<V>(delta, lists, index, v, out, job.scale)
-            } else {
-                wide(delta, list, index, v, out, f64::from(job.scale))
-            };
-            if let Some(a) = dalpha.as_deref_mut() {
-                a[r] = if n > 0 { sums.in_alpha(delta) } else { 0.0 };
-            }
-        }
-    }
-}
-
-/// `α ≤ 2`: logarithms and powers in f32 lanes, sums in f64.
-///
-/// # Safety
-/// `lists[0]` holds `p` at the positions `index`, all below `out.len()`; the four lists are
-/// writable for that many floats rounded up to whole vectors; `v` is readable at those
-/// positions; the CPU has the instruction set of `V`.
-unsafe fn narrow<V: Vector>(
-    delta: f64,
-    lists: [*mut f32; 4],
-    index: &[u32],
-    v: *const f32,
-    out: &mut [f32],
-    scale: f32,
-) -> Sums {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let [ps, ls, ss, rs] = lists;
-        logarithms::<V>(delta, lists, index.len());
-        let mut sums = Sums::default();
-        for (k, &i) in index.iter().enumerate() {
-            let number = |list: *mut f32| f64::from(*list.add(k));
-            let v = f64::from(*v.add(i as usize));
-            sums.add((number(ps), number(ls), number(ss), number(rs)), v);
-        }
-        let mean = if sums.s > 0.0 { (sums.sv / sums.s) as f32 } else { 0.0 };
-        for (k, &i) in index.iter().enumerate() {
-            out[i as usize] = *ss.add(k) * scale * (*v.add(i as usize) - mean);
-        }
-        sums
-    }
-}
-
-outlined! {
-    /// Lists the positive entries of `p`.
-    ///
-    /// # Safety
-    /// As `collect_indexed`.
-    unsafe fn support<V>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize
-        => support_any
-}
-
-/// # Safety
-/// As [`support`].
+/// As [`one_row`].
 #[inline(always)]
-unsafe fn support_any<V: Vector>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize {
-    // SAFETY: as the caller vouches.
-    unsafe { collect_indexed::<V>(p, d, 0.0, 0, list, index) }
-}
-
-outlined! {
-    /// From `n` entries `p` in the first list: `ℓ`, `s` and `pr` into the others.
-    ///
-    /// # Safety
-    /// As [`narrow`].
-    unsafe fn logarithms<V>(delta: f64, lists: [*mut f32; 4], n: usize) -> () => logarithms_any
-}
-
-/// # Safety
-/// As [`logarithms`].
-#[inline(always)]
-unsafe fn logarithms_any<V: Vector>(delta: f64, [ps, ls, ss, rs]: [*mut f32; 4], n: usize) {
-    // SAFETY: as the caller vouches.
+unsafe fn weigh<V: Vector, W: Weight>(weight: W, row: Row) -> First {
+    // SAFETY: every access stays within `d` floats.
     unsafe {
-        let (one, small) = (V::splat(1.0), delta as f32);
-        let (delta, rest) = (V::splat(small), V::splat((1.0 - delta) as f32));
-        let inverse = V::splat(1.0 / (small * small));
+        let (zero, low) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        let (mut s, mut sv, mut top_score, mut top) = (V::wide_zero(), V::wide_zero(), low, zero);
         let mut i = 0;
-        while i < n {
-            let p = V::load(ps.add(i));
-            let bits = log2(p);
-            let (l, s) = (bits.mul(V::splat(std::f32::consts::LN_2)), exp2_nonpos(bits.mul(rest)));
-            let y = V::splat(0.0).sub(delta.mul(l));
-            // φ₂ by its series below 1 (the next term is y⁸/10! < 3e−7), directly above.
-            let mut phi = V::splat(1.0 / 362_880.0).fma(y, V::splat(1.0 / 40_320.0));
-            for c in [5040.0, 720.0, 120.0, 24.0, 6.0, 2.0] {
-                phi = phi.fma(y, V::splat(1.0 / c));
+        while i < row.d {
+            let n = (row.d - i).min(V::LANES);
+            let p = read::<V>(row.p.add(i), n);
+            let on = p.gt(zero);
+            if V::bits(on) == 0 {
+                write(zero, row.out.add(i), n);
+                i += n;
+                continue;
             }
-            let series = p.mul(l).mul(l).mul(phi);
-            let direct = s.sub(p).sub(p.mul(y)).mul(inverse);
-            l.store(ls.add(i));
-            s.store(ss.add(i));
-            direct.select(y.gt(one), series).store(rs.add(i));
-            i += V::LANES;
+            let w = weight.weight(p);
+            write(w, row.out.add(i), n);
+            let v = read::<V>(row.v.add(i), n).keep(on);
+            s = V::wide_add(s, w);
+            sv = V::wide_add(sv, w.mul(v));
+            top = p.max(top);
+            top_score = read::<V>(row.z.add(i), n).select(on, low).max(top_score);
+            i += n;
+        }
+        let (top_score, top) = (top_score.reduce_max(), top.reduce_max());
+        First { s: V::wide_total(s), sv: V::wide_total(sv), top_score, top }
+    }
+}
+
+/// What `g` needs of its row.
+struct Bend {
+    top_score: f32,
+    /// From differences of scores to `q`.
+    to_q: f32,
+    scale: f32,
+    log_top: f32,
+    /// `1/u₀`
+    inverse: f32,
+    /// `u₀/δ²`, for `e²/u₀ = (u₀/δ²) q²` far from 0.
+    far: f32,
+}
+
+impl Bend {
+    #[inline(always)]
+    fn new(row: &Row, first: &First) -> Bend {
+        let (delta, scale) = (row.delta, f64::from(row.scale));
+        let log_top = f64::from(first.top).ln();
+        let u = (delta * log_top).exp();
+        Bend {
+            top_score: first.top_score,
+            to_q: (delta * scale / u) as f32,
+            scale: row.scale,
+            log_top: log_top as f32,
+            inverse: (1.0 / u) as f32,
+            far: if delta > 0.0 { (u / (delta * delta)).min(1e30) as f32 } else { 0.0 },
+        }
+    }
+
+    /// `g` of scores.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn of<V: Vector>(&self, z: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let gap = z.sub(V::splat(self.top_score));
+            let (e, q) = (gap.mul(V::splat(self.scale)), gap.mul(V::splat(self.to_q)));
+            // h = Σ (−q)ⁿ/((n+1)(n+2)); the term after the last is below 1e−8.
+            let mut h = V::splat(-1.0 / 110.0);
+            for c in SERIES {
+                h = h.fma(q, V::splat(c));
+            }
+            let mut bent = e.mul(e).mul(V::splat(self.inverse)).mul(h);
+            let far = V::splat(-NEAR).gt(q);
+            if V::bits(far) != 0 {
+                let u = q.add(V::splat(1.0)).max(V::splat(1e-30));
+                let log = log2(u).mul(V::splat(std::f32::consts::LN_2));
+                bent = u.fma(log, V::splat(0.0).sub(q)).mul(V::splat(self.far)).select(far, bent);
+            }
+            e.fma(V::splat(self.log_top), bent)
         }
     }
 }
 
-/// `α > 2`, in f64.
+/// The products into `out`, and `Σ s w g`, `Σ s g`, `Σ s w`.
 ///
 /// # Safety
-/// `ps` holds `p` at the positions `index`, all below `out.len()`, and `v` is readable there.
-unsafe fn wide(delta: f64, ps: *const f32, index: &[u32], v: *const f32, out: &mut [f32], scale: f64) -> Sums {
-    // SAFETY: as the caller vouches.
+/// As [`one_row`], after [`weigh`].
+#[inline(always)]
+unsafe fn finish<V: Vector>(row: Row, bend: &Bend, mean: f32) -> [f64; 3] {
+    // SAFETY: every access stays within `d` floats.
     unsafe {
-        let p = |k: usize| f64::from(*ps.add(k));
-        let value = |k: usize| f64::from(*v.add(index[k] as usize));
-        // The largest s belongs to the smallest p.
-        let least = (0..index.len()).min_by(|&a, &b| p(a).total_cmp(&p(b))).unwrap_or(0);
-        let from = if index.is_empty() { 0.0 } else { value(least) };
-        let mut sums = Sums::default();
-        for k in 0..index.len() {
-            let (p, l) = (p(k), p(k).ln());
-            let y = -delta * l;
-            let s = p * y.exp();
-            let phi = if y < 1e-2 { 0.5 + y / 6.0 + y * y / 24.0 } else { (y.exp_m1() - y) / (y * y) };
-            sums.add((p, l, s, p * l * l * phi), value(k) - from);
+        let zero = V::splat(0.0);
+        let (mut swg, mut sg, mut total) = (V::wide_zero(), V::wide_zero(), V::wide_zero());
+        let mut i = 0;
+        while i < row.d {
+            let n = (row.d - i).min(V::LANES);
+            let s = read::<V>(row.out.add(i), n);
+            let on = s.gt(zero);
+            if V::bits(on) != 0 {
+                let sw = read::<V>(row.v.add(i), n).sub(V::splat(mean)).keep(on).mul(s);
+                let g = bend.of(read::<V>(row.z.add(i), n).select(on, V::splat(bend.top_score)));
+                write(sw, row.out.add(i), n);
+                swg = V::wide_add(swg, sw.mul(g));
+                sg = V::wide_add(sg, s.mul(g));
+                total = V::wide_add(total, sw);
+            }
+            i += n;
         }
-        let mean = if sums.s > 0.0 { sums.sv / sums.s } else { 0.0 };
-        for (k, &i) in index.iter().enumerate() {
-            let s = p(k) * (-delta * p(k).ln()).exp();
-            out[i as usize] = (s * scale * (value(k) - from - mean)) as f32;
-        }
-        sums
+        [V::wide_total(swg), V::wide_total(sg), V::wide_total(total)]
     }
+}
+
+/// α > 2, in f64, as `s` of a small `p` exceeds every f32. `v` is measured from the entry with the
+/// largest `s`, so that nothing cancels against it.
+pub(super) fn above_two(alpha: f64, job: &mut Backward<'_>, mut slopes: Option<(&[f32], &mut [f64])>) {
+    let (d, delta, scale) = (job.d, alpha - 1.0, f64::from(job.scale));
+    // Position, weight, v.
+    let mut on: Vec<(usize, f64, f64)> = Vec::new();
+    for r in 0..job.out.len() / d {
+        let at = r * d..(r + 1) * d;
+        let (p, v, out) = (&job.p[at.clone()], &job.v[at.clone()], &mut job.out[at.clone()]);
+        on.clear();
+        let (mut last, mut least, mut from) = ((0.0, 0.0), f32::INFINITY, 0.0);
+        for i in (0..d).filter(|&i| p[i] > 0.0) {
+            // Neighbours are often equal.
+            if p[i] != last.0 {
+                last = (p[i], ((1.0 - delta) * f64::from(p[i]).ln()).exp().min(1e150));
+            }
+            if p[i] < least {
+                (least, from) = (p[i], f64::from(v[i]));
+            }
+            on.push((i, last.1, f64::from(v[i])));
+        }
+        on.iter_mut().for_each(|(_, _, v)| *v -= from);
+        let (s, sv) = on.iter().fold((0.0, 0.0), |(sum, dot), (_, s, v)| (sum + s, dot + s * v));
+        let mean = if s > 0.0 { sv / s } else { 0.0 };
+        out.fill(0.0);
+        on.iter().for_each(|(i, s, v)| out[*i] = (s * scale * (v - mean)) as f32);
+        if let Some((z, slopes)) = &mut slopes {
+            slopes[r] = slope_above(delta, scale, (&z[at], p), &on, (s, mean));
+        }
+    }
+}
+
+/// `<v, ∂p/∂α>` for α > 2 from the entries of the support, `Σs` and the mean of `v`.
+fn slope_above(
+    delta: f64,
+    scale: f64,
+    (z, p): (&[f32], &[f32]),
+    on: &[(usize, f64, f64)],
+    (s, mean): (f64, f64),
+) -> f64 {
+    let Some(top) = on.iter().map(|on| on.0).max_by(|&a, &b| z[a].total_cmp(&z[b])) else { return 0.0 };
+    let (mut swg, mut sg, mut sw) = (0.0, 0.0, 0.0);
+    for (i, s, v) in on {
+        let e = (f64::from(z[*i]) - f64::from(z[top])) * scale;
+        let g = if e == 0.0 { 0.0 } else { bend_above(delta, [p[*i], p[top]], e) };
+        (swg, sg, sw) = (swg + s * (v - mean) * g, sg + s * g, sw + s * (v - mean));
+    }
+    sg / s * sw - swg
+}
+
+/// `g` for α > 2. Far below the largest entry `1 + q = (p/p₀)^δ` comes from the probabilities: there
+/// `q` from the scores has lost it.
+fn bend_above(delta: f64, [p, top]: [f32; 2], e: f64) -> f64 {
+    let (l, top) = (f64::from(p).ln(), f64::from(top).ln());
+    let u = (delta * top).exp();
+    let q = delta * e / u;
+    let h = if q > -1e-2 {
+        0.5 + q * (-1.0 / 6.0 + q * (1.0 / 12.0 + q * (-1.0 / 20.0 + q / 30.0)))
+    } else {
+        let log = delta * (l - top);
+        let q = log.exp_m1();
+        ((1.0 + q) * log - q) / (q * q)
+    };
+    e * top + e * e / u * h
 }

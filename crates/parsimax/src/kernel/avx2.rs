@@ -100,6 +100,20 @@ impl Vector for Avx2 {
         fma(b, c) = _mm256_fmadd_ps;
     }
 
+    /// An estimate of `1/√` to twelve bits and one step of Newton: a third of the time of `sqrt`.
+    #[inline(always)]
+    fn scaled_root(self, factor: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX2 and FMA.
+        unsafe {
+            let estimate = _mm256_rsqrt_ps(_mm256_max_ps(self.0, _mm256_set1_ps(f32::MIN_POSITIVE)));
+            let root = _mm256_mul_ps(self.0, estimate);
+            let half = _mm256_mul_ps(root, _mm256_mul_ps(factor.0, _mm256_set1_ps(0.5)));
+            // root·(3 − root·estimate)/2
+            let step = _mm256_fnmadd_ps(root, estimate, _mm256_set1_ps(3.0));
+            Avx2(_mm256_mul_ps(half, step))
+        }
+    }
+
     #[inline(always)]
     fn gt(self, b: Self) -> __m256 {
         // SAFETY: `self` exists, so the CPU has AVX2.
@@ -139,6 +153,17 @@ impl Vector for Avx2 {
     fn keep(self, m: __m256) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX2.
         Avx2(unsafe { _mm256_and_ps(self.0, m) })
+    }
+    #[inline(always)]
+    fn totals(self, b: Self) -> (f32, f32) {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe {
+            // Pairs of both side by side, halves added, pairs of pairs added: lanes 0 and 2.
+            let pairs = _mm256_hadd_ps(self.0, b.0);
+            let x = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
+            let x = _mm_add_ps(x, _mm_movehdup_ps(x));
+            (_mm_cvtss_f32(x), _mm_cvtss_f32(_mm_movehl_ps(x, x)))
+        }
     }
     #[inline(always)]
     fn reduce_max(self) -> f32 {

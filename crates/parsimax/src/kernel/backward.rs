@@ -2,63 +2,121 @@
 //!
 //! With `s_i = p_i^{2−α}` on the support and 0 off it, `Jv = scale · s ⊙ (v − <s,v>/Σs)`:
 //! softmax has `s = p` (and `Σs = 1` is not assumed), sparsemax `s = 1`, 1.5-entmax `s = √p`.
-//! Two passes: the two sums, then the products. A long row that is sparse is read once: its
-//! support is listed, `v` is read there alone, and the rest is filled with zeros. Entries of `v` off the support are masked
-//! out before anything is done with them, so an infinity there does no harm.
+//! Two passes: the two sums, then the products. In a long row the first pass notes which blocks
+//! hold any of the support; `v` is read in those alone, and the rest of the row is filled with
+//! zeros. Entries of `v` off the support are masked out before anything is done with them, so an
+//! infinity there does no harm.
 
-use super::scan::{collect, collect_indexed};
+use super::expo::{exp2_nonpos, log2};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::{Backward, Map, alpha_backward};
 
-/// Vectors whose lanes are summed in f32 before the sum moves to f64.
-const BLOCK: usize = 16;
+/// Vectors in a block, the unit in which long rows are skipped or read.
+const BLOCK: usize = 4;
 
 /// Widest row whose sums are finished together with those of its neighbours.
+const NARROW: usize = 128;
+
+/// Widest row that is read as a whole, and whose sums may stay in f32.
 const SHORT: usize = 512;
 
-/// `s` as a function of `p`.
+/// `scale · s` as a function of `p`. The factor is here because it costs nothing here: the mean
+/// of `v` does not see it.
 pub(crate) trait Weight: Copy {
-    /// Whether `p` can be expected to hold zeros.
-    const SPARSE: bool = true;
-    /// `s(p)`; 0 where `p` is 0.
+    /// Whether `s` is worth keeping from the first pass to the second.
+    const KEPT: bool = false;
+    /// `scale · s(p)`; 0 where `p` is 0.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     unsafe fn weight<V: Vector>(&self, p: V) -> V;
+    /// `scale · s(p) · (v − mean)` where `p > 0`, 0 elsewhere.
+    ///
+    /// # Safety
+    /// As [`weight`](Weight::weight).
+    #[inline(always)]
+    unsafe fn product<V: Vector>(&self, p: V, v: V, mean: f32) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.weight(p).mul(v.sub(V::splat(mean)).keep(p.gt(V::splat(0.0)))) }
+    }
 }
 
 /// `s = p`.
 #[derive(Clone, Copy)]
-struct Identity;
+pub(super) struct Identity(pub f32);
 
 impl Weight for Identity {
-    const SPARSE: bool = false;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
-        p
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { p.mul(V::splat(self.0)) }
     }
 }
 
 /// `s = 1` on the support.
 #[derive(Clone, Copy)]
-struct Indicator;
+pub(super) struct Indicator(pub f32);
 
 impl Weight for Indicator {
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
-        unsafe { V::splat(1.0).keep(p.gt(V::splat(0.0))) }
+        unsafe { V::splat(self.0).keep(p.gt(V::splat(0.0))) }
+    }
+    #[inline(always)]
+    unsafe fn product<V: Vector>(&self, p: V, v: V, mean: f32) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { v.sub(V::splat(mean)).mul(V::splat(self.0)).keep(p.gt(V::splat(0.0))) }
     }
 }
 
 /// `s = √p`.
 #[derive(Clone, Copy)]
-struct Root;
+pub(super) struct Root(pub f32);
 
 impl Weight for Root {
+    const KEPT: bool = true;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
-        p.sqrt()
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { p.scaled_root(V::splat(self.0)) }
+    }
+}
+
+/// `s = p^{2−α}` for 1 ≤ α ≤ 2.
+#[derive(Clone, Copy)]
+pub(super) struct Power {
+    scale: f32,
+    exponent: f32,
+}
+
+impl Power {
+    /// For that α.
+    pub(super) fn new(alpha: f64, scale: f32) -> Power {
+        Power { scale, exponent: (2.0 - alpha) as f32 }
+    }
+}
+
+impl Weight for Power {
+    const KEPT: bool = true;
+    #[inline(always)]
+    unsafe fn weight<V: Vector>(&self, p: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let s = exp2_nonpos(log2(p).mul(V::splat(self.exponent)));
+            s.mul(V::splat(self.scale)).keep(p.gt(V::splat(0.0)))
+        }
+    }
+}
+
+/// What the first pass kept: `scale · s` itself.
+#[derive(Clone, Copy)]
+struct Known;
+
+impl Weight for Known {
+    #[inline(always)]
+    unsafe fn weight<V: Vector>(&self, p: V) -> V {
+        p
     }
 }
 
@@ -71,10 +129,11 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
     // SAFETY: as the caller vouches.
     unsafe {
         match map {
-            Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity, job),
-            Map::Sparsemax => rows::<V, _>(Indicator, job),
-            Map::Entmax15 => rows::<V, _>(Root, job),
-            Map::Entmax(alpha) => alpha_backward::rows::<V>(alpha, job, None),
+            Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity(job.scale), job),
+            Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
+            Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
+            Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
+            Map::Entmax(alpha) => alpha_backward::above_two(alpha, job, None),
         }
     }
 }
@@ -86,7 +145,6 @@ struct Rows {
     v: *const f32,
     out: *mut f32,
     d: usize,
-    scale: f32,
 }
 
 impl Rows {
@@ -94,8 +152,18 @@ impl Rows {
     ///
     /// # Safety
     /// There are at least `r` rows.
+    #[inline(always)]
     unsafe fn from(self, r: usize) -> Rows {
-        let at = r * self.d;
+        // SAFETY: as the caller vouches.
+        unsafe { self.past(r * self.d) }
+    }
+
+    /// From entry `at` on.
+    ///
+    /// # Safety
+    /// There are at least `at` entries.
+    #[inline(always)]
+    unsafe fn past(self, at: usize) -> Rows {
         // SAFETY: as the caller vouches.
         unsafe { Rows { p: self.p.add(at), v: self.v.add(at), out: self.out.add(at), ..self } }
     }
@@ -106,111 +174,229 @@ impl Rows {
 unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
     let (d, n) = (job.d, job.out.len() / job.d);
     let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
-    let all = Rows { p, v, out, d, scale: job.scale };
-    // SAFETY: as the caller vouches; row `r` lies within all three slices.
+    let all = Rows { p, v, out, d };
+    // SAFETY: as the caller vouches; two positions make room for one word.
     unsafe {
-        if d <= SHORT {
-            for first in (0..n).step_by(V::LANES) {
-                short_rows::<V, W>(weight, all.from(first), (n - first).min(V::LANES));
-            }
+        if d <= NARROW {
+            narrow_rows::<V, W>(weight, all, n);
+        } else if d <= SHORT {
+            short_rows::<V, W>(weight, all, n);
         } else {
-            let lists = job.scratch.lists(d + 2 * V::LANES);
-            for r in 0..n {
-                long_row::<V, W>(weight, all.from(r), lists);
-            }
+            let words = job.scratch.positions(2 * (d / (BLOCK * V::LANES)).div_ceil(64));
+            long_rows::<V, W>(weight, all, n, words.cast());
         }
     }
 }
 
 outlined! {
-    /// One long row.
+    /// Rows one by one.
     ///
     /// # Safety
-    /// As [`any`], with lists that are writable for `d + 2·LANES` elements.
-    unsafe fn long_row<V, W: Weight>(weight: W, row: Rows, lists: (*mut f32, *mut u32)) -> ()
-        => long_row_any
+    /// As [`any`], for `n` rows; `words` is writable, if not aligned, for a bit a whole block of a row.
+    unsafe fn long_rows<V, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) -> () => long_rows_any
 }
 
 /// # Safety
-/// As [`long_row`].
+/// As [`long_rows`].
 #[inline(always)]
-unsafe fn long_row_any<V: Vector, W: Weight>(weight: W, row: Rows, (list, index): (*mut f32, *mut u32)) {
-    let Rows { p, v, out, d, scale } = row;
-    // SAFETY: as the caller vouches.
+unsafe fn long_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) {
+    let step = BLOCK * V::LANES;
+    let blocks = rows.d / step;
+    for r in 0..n {
+        // SAFETY: row `r` lies within all three slices, and so do its blocks.
+        unsafe {
+            let row = rows.from(r);
+            let (mean, busy) = first_pass::<V, W>(weight, row, words);
+            if busy * 2 > blocks {
+                products::<V, W>(weight, row, blocks * step, mean);
+            } else {
+                std::ptr::write_bytes(row.out, 0, blocks * step);
+                for w in 0..blocks.div_ceil(64) {
+                    let mut word = words.add(w).read_unaligned();
+                    while word != 0 {
+                        let at = (w * 64 + word.trailing_zeros() as usize) * step;
+                        products::<V, W>(weight, row.past(at), step, mean);
+                        word &= word - 1;
+                    }
+                }
+            }
+            products::<V, W>(weight, row.past(blocks * step), rows.d - blocks * step, mean);
+        }
+    }
+}
+
+/// `<s,v>/Σs`, and which blocks hold any of the support: their bits in `words`, and how many.
+///
+/// # Safety
+/// As [`long_rows`], for one row.
+#[inline(always)]
+unsafe fn first_pass<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64) -> (f32, usize) {
+    let step = BLOCK * V::LANES;
+    let (blocks, mut busy) = (row.d / step, 0);
+    // SAFETY: block `i` lies within the row for `i < blocks`.
     unsafe {
-        // A dense start of the row promises a dense row: no list for it.
-        let crowded = !W::SPARSE || collect::<V>(p, 256, 0.0, list) > 64;
-        let n = if crowded { d } else { collect_indexed::<V>(p, d, 0.0, 0, list, index) };
-        if n > d / 8 {
-            let (sv, s) = sums::<V, W>(weight, p, v, d);
-            let mean = if s > 0.0 { (sv / s) as f32 } else { 0.0 };
-            products::<V, W>(weight, p, v, out, d, mean, scale);
-        } else {
-            scattered::<V, W>(weight, (list, index, n), v, out, d, scale);
+        let zero = V::splat(0.0);
+        let (mut wide_sv, mut wide_s) = (V::wide_zero(), V::wide_zero());
+        for w in 0..blocks.div_ceil(64) {
+            // First the bits, without a branch to guess; then the blocks, still in cache.
+            let mut word = 0u64;
+            for i in w * 64..blocks.min(w * 64 + 64) {
+                let q: [V; BLOCK] = std::array::from_fn(|k| V::load(row.p.add(i * step + k * V::LANES)));
+                let any = V::bits(q[0].max(q[1]).max(q[2].max(q[3])).gt(zero)) != 0;
+                word |= u64::from(any) << (i % 64);
+            }
+            words.add(w).write_unaligned(word);
+            busy += word.count_ones() as usize;
+            let (mut sv, mut s) = ([zero; BLOCK], [zero; BLOCK]);
+            while word != 0 {
+                let part = row.past((w * 64 + word.trailing_zeros() as usize) * step);
+                for k in 0..BLOCK {
+                    let q = V::load(part.p.add(k * V::LANES));
+                    let weighed = weight.weight(q);
+                    sv[k] = weighed.fma(V::load(part.v.add(k * V::LANES)).keep(q.gt(zero)), sv[k]);
+                    s[k] = s[k].add(weighed);
+                }
+                word &= word - 1;
+            }
+            // At most 64 terms a lane so far.
+            wide_sv = V::wide_add(wide_sv, together(sv));
+            wide_s = V::wide_add(wide_s, together(s));
+        }
+        let rest = row.past(blocks * step);
+        let (sv, s) = lane_sums::<V, W>(weight, rest.p, rest.v, None, row.d - blocks * step);
+        let (sv, s) = (V::wide_total(V::wide_add(wide_sv, sv)), V::wide_total(V::wide_add(wide_s, s)));
+        (if s > 0.0 { (sv / s) as f32 } else { 0.0 }, busy)
+    }
+}
+
+outlined! {
+    /// Rows by `LANES`: their sums are left in their lanes, transposed, and finished together.
+    ///
+    /// # Safety
+    /// As [`any`], for `n` rows of `d ≤ NARROW`.
+    unsafe fn narrow_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => narrow_rows_any
+}
+
+/// # Safety
+/// As [`narrow_rows`].
+#[inline(always)]
+unsafe fn narrow_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+    // Outside the loop: clearing them costs as much as some rows.
+    let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
+    let mut across = [0.0f32; MAX_LANES * MAX_LANES];
+    let mut means = [0.0f32; MAX_LANES];
+    for first in (0..n).step_by(V::LANES) {
+        let here = (n - first).min(V::LANES);
+        // SAFETY: row `r` lies within all three for `r < n`.
+        unsafe {
+            let rows = rows.from(first);
+            let zero = V::splat(0.0);
+            for r in 0..here {
+                let row = rows.from(r);
+                let (sv, s) = lane_sums::<V, W>(weight, row.p, row.v, W::KEPT.then_some(row.out), row.d);
+                sv.store(lane[0].as_mut_ptr().add(r * V::LANES));
+                s.store(lane[1].as_mut_ptr().add(r * V::LANES));
+            }
+            let mut total = [zero; 2];
+            for k in 0..2 {
+                V::transpose(lane[k].as_ptr(), V::LANES, across.as_mut_ptr());
+                for j in 0..V::LANES {
+                    total[k] = total[k].add(V::load(across.as_ptr().add(j * V::LANES)));
+                }
+            }
+            total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
+            for r in 0..here {
+                short_products::<V, W>(weight, rows.from(r), means[r]);
+            }
         }
     }
 }
 
 outlined! {
-    /// `here ≤ LANES` short rows: their sums are left in their lanes, transposed, and finished
-    /// together.
+    /// Short rows.
     ///
     /// # Safety
-    /// As [`any`], for `here` rows of `d ≤ SHORT`.
-    unsafe fn short_rows<V, W: Weight>(weight: W, rows: Rows, here: usize) -> () => short_rows_any
+    /// As [`any`], for `n ≥ 1` rows of `d ≤ SHORT`.
+    unsafe fn short_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => short_rows_any
 }
 
 /// # Safety
 /// As [`short_rows`].
 #[inline(always)]
-unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, here: usize) {
-    let Rows { p, v, out, d, scale } = rows;
-    // SAFETY: row `r` lies within all three for `r < here`.
+unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+    // The mean of a row is known some time after its first pass. The second pass of the row before
+    // fills that time.
+    // SAFETY: every row lies within the `n` rows.
     unsafe {
-        let zero = V::splat(0.0);
-        let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
-        for r in 0..here {
-            let (sv, s) = lane_sums::<V, W>(weight, p.add(r * d), v.add(r * d), d);
-            sv.store(lane[0].as_mut_ptr().add(r * V::LANES));
-            s.store(lane[1].as_mut_ptr().add(r * V::LANES));
+        let mut mean = short_mean::<V, W>(weight, rows);
+        for r in 1..n {
+            let next = short_mean::<V, W>(weight, rows.from(r));
+            short_products::<V, W>(weight, rows.from(r - 1), mean);
+            mean = next;
         }
-        let mut total = [zero; 2];
-        let mut across = [0.0f32; MAX_LANES * MAX_LANES];
-        for k in 0..2 {
-            V::transpose(lane[k].as_ptr(), V::LANES, across.as_mut_ptr());
-            for j in 0..V::LANES {
-                total[k] = total[k].add(V::load(across.as_ptr().add(j * V::LANES)));
-            }
-        }
-        let mut means = [0.0f32; MAX_LANES];
-        total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
-        for r in 0..here {
-            let (p, v, out) = (p.add(r * d), v.add(r * d), out.add(r * d));
-            products::<V, W>(weight, p, v, out, d, means[r], scale);
+        short_products::<V, W>(weight, rows.from(n - 1), mean);
+    }
+}
+
+/// The first pass over a short row: its mean `<s,v>/Σs`.
+///
+/// # Safety
+/// As [`short_rows`], for one row.
+#[inline(always)]
+unsafe fn short_mean<V: Vector, W: Weight>(weight: W, row: Rows) -> f32 {
+    // SAFETY: as the caller vouches.
+    let (sv, s) = unsafe { lane_sums::<V, W>(weight, row.p, row.v, W::KEPT.then_some(row.out), row.d) };
+    let (sv, s) = sv.totals(s);
+    if s > 0.0 { sv / s } else { 0.0 }
+}
+
+/// The second pass over a short row, whose first pass left its weights in `out` if they are kept.
+///
+/// # Safety
+/// As [`short_rows`], for one row.
+#[inline(always)]
+unsafe fn short_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if W::KEPT {
+            products::<V, Known>(Known, Rows { p: row.out, ..row }, row.d, mean);
+        } else {
+            products::<V, W>(weight, row, row.d, mean);
         }
     }
 }
 
-/// `<s, v>` and `Σ s` lane by lane, in f32: at most `SHORT / LANES` terms each.
+/// `<s, v>` and `Σ s` lane by lane, in f32: at most `SHORT / LANES` terms each; `s` goes to `kept`
+/// if there is such a place.
 ///
 /// # Safety
-/// As [`sums`].
+/// `p` and `v` are readable and `kept` writable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn lane_sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f32, d: usize) -> (V, V) {
+unsafe fn lane_sums<V: Vector, W: Weight>(
+    weight: W,
+    p: *const f32,
+    v: *const f32,
+    kept: Option<*mut f32>,
+    d: usize,
+) -> (V, V) {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);
-        let (mut sv, mut s) = ([zero; 2], [zero; 2]);
+        let (mut sv, mut s) = ([zero; BLOCK], [zero; BLOCK]);
         let mut i = 0;
-        while i + 2 * V::LANES <= d {
-            for k in 0..2 {
-                let q = V::load(p.add(i + k * V::LANES));
+        while i + BLOCK * V::LANES <= d {
+            for k in 0..BLOCK {
+                let at = i + k * V::LANES;
+                let q = V::load(p.add(at));
                 let w = weight.weight(q);
-                let g = V::load(v.add(i + k * V::LANES)).keep(q.gt(zero));
+                let g = V::load(v.add(at)).keep(q.gt(zero));
                 sv[k] = w.fma(g, sv[k]);
                 s[k] = s[k].add(w);
+                if let Some(kept) = kept {
+                    w.store(kept.add(at));
+                }
             }
-            i += 2 * V::LANES;
+            i += BLOCK * V::LANES;
         }
         while i < d {
             let n = (d - i).min(V::LANES);
@@ -218,121 +404,43 @@ unsafe fn lane_sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f3
             let w = weight.weight(q);
             sv[0] = w.fma(V::load_first(v.add(i), n, 0.0).keep(q.gt(zero)), sv[0]);
             s[0] = s[0].add(w);
-            i += n;
-        }
-        (sv[0].add(sv[1]), s[0].add(s[1]))
-    }
-}
-
-/// A sparse row: the product on its `n` supported entries, put into a row of zeros.
-///
-/// # Safety
-/// `list` holds the positive entries of `p` (readable and writable up to whole vectors) and
-/// `index` their positions, all below `d`; `v` is readable and `out` writable for `d` floats;
-/// the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn scattered<V: Vector, W: Weight>(
-    weight: W,
-    (list, index, n): (*mut f32, *const u32, usize),
-    v: *const f32,
-    out: *mut f32,
-    d: usize,
-    scale: f32,
-) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        std::ptr::write_bytes(out, 0, d);
-        let mut i = 0;
-        while i < n {
-            weight.weight(V::load(list.add(i))).store(list.add(i));
-            i += V::LANES;
-        }
-        let (mut sv, mut s) = (0.0, 0.0);
-        for k in 0..n {
-            let w = f64::from(*list.add(k));
-            sv += w * f64::from(*v.add(*index.add(k) as usize));
-            s += w;
-        }
-        let mean = if s > 0.0 { (sv / s) as f32 } else { 0.0 };
-        for k in 0..n {
-            let i = *index.add(k) as usize;
-            *out.add(i) = *list.add(k) * scale * (*v.add(i) - mean);
-        }
-    }
-}
-
-/// `<s, v>` and `Σ s`.
-///
-/// # Safety
-/// `p` and `v` are readable for `d` floats; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn sums<V: Vector, W: Weight>(weight: W, p: *const f32, v: *const f32, d: usize) -> (f64, f64) {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let zero = V::splat(0.0);
-        let (mut wide_sv, mut wide_s) = (V::wide_zero(), V::wide_zero());
-        let mut i = 0;
-        while i + 2 * V::LANES <= d {
-            let (mut sv, mut s) = ([zero; 2], [zero; 2]);
-            let end = d.min(i + 2 * V::LANES * BLOCK);
-            while i + 2 * V::LANES <= end {
-                for k in 0..2 {
-                    let q = V::load(p.add(i + k * V::LANES));
-                    let w = weight.weight(q);
-                    let g = V::load(v.add(i + k * V::LANES)).keep(q.gt(zero));
-                    sv[k] = w.fma(g, sv[k]);
-                    s[k] = s[k].add(w);
-                }
-                i += 2 * V::LANES;
+            if let Some(kept) = kept {
+                w.store_first(kept.add(i), n);
             }
-            wide_sv = V::wide_add(wide_sv, sv[0].add(sv[1]));
-            wide_s = V::wide_add(wide_s, s[0].add(s[1]));
-        }
-        while i < d {
-            let n = (d - i).min(V::LANES);
-            let q = V::load_first(p.add(i), n, 0.0);
-            let w = weight.weight(q);
-            let g = V::load_first(v.add(i), n, 0.0).keep(q.gt(zero));
-            wide_sv = V::wide_add(wide_sv, w.mul(g));
-            wide_s = V::wide_add(wide_s, w);
             i += n;
         }
-        (V::wide_total(wide_sv), V::wide_total(wide_s))
+        (together(sv), together(s))
     }
 }
 
-/// `out = scale · s ⊙ (v − mean)`.
+/// The sum of a block.
+#[inline(always)]
+fn together<V: Vector>(x: [V; BLOCK]) -> V {
+    x[0].add(x[1]).add(x[2].add(x[3]))
+}
+
+/// The first `len` products of a row.
 ///
 /// # Safety
-/// `p` and `v` are readable and `out` writable for `d` floats; the CPU has the instruction
-/// set of `V`.
+/// `p` and `v` are readable and `out` writable for `len` floats; the CPU has the instruction set
+/// of `V`.
 #[inline(always)]
-unsafe fn products<V: Vector, W: Weight>(
-    weight: W,
-    p: *const f32,
-    v: *const f32,
-    out: *mut f32,
-    d: usize,
-    mean: f32,
-    scale: f32,
-) {
-    // SAFETY: every access stays within `d` floats.
+unsafe fn products<V: Vector, W: Weight>(weight: W, row: Rows, len: usize, mean: f32) {
+    // SAFETY: every access stays within `len` floats.
     unsafe {
-        let (mean, scale, zero) = (V::splat(mean), V::splat(scale), V::splat(0.0));
         let mut i = 0;
-        while i + V::LANES <= d {
-            let q = V::load(p.add(i));
-            let w = weight.weight(q).mul(scale);
-            let g = V::load(v.add(i)).sub(mean).keep(q.gt(zero));
-            w.mul(g).store(out.add(i));
-            i += V::LANES;
+        while i + BLOCK * V::LANES <= len {
+            for k in 0..BLOCK {
+                let at = i + k * V::LANES;
+                weight.product(V::load(row.p.add(at)), V::load(row.v.add(at)), mean).store(row.out.add(at));
+            }
+            i += BLOCK * V::LANES;
         }
-        if i < d {
-            let n = d - i;
-            let q = V::load_first(p.add(i), n, 0.0);
-            let w = weight.weight(q).mul(scale);
-            let g = V::load_first(v.add(i), n, 0.0).sub(mean).keep(q.gt(zero));
-            w.mul(g).store_first(out.add(i), n);
+        while i < len {
+            let n = (len - i).min(V::LANES);
+            let (p, v) = (V::load_first(row.p.add(i), n, 0.0), V::load_first(row.v.add(i), n, 0.0));
+            weight.product(p, v, mean).store_first(row.out.add(i), n);
+            i += n;
         }
     }
 }

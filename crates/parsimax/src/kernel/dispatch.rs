@@ -152,20 +152,21 @@ pub fn backward(map: Map, mut job: Backward<'_>) {
     run!(backward::any(map.resolve(), &mut job));
 }
 
-/// Backward pass of α-entmax with the gradient in α: `dalpha[r] = <v_r, ∂p_r/∂α>`.
+/// Backward pass of α-entmax at scores `z` with the gradient in α: `dalpha[r] = <v_r, ∂p_r/∂α>`.
 ///
 /// # Panics
 /// If the slices do not have the lengths that [`Backward`] states, or α is out of range.
-pub fn alpha_backward(alpha: f64, mut job: Backward<'_>, dalpha: &mut [f64]) {
+pub fn alpha_backward(alpha: f64, mut job: Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
     let n = job.out.len();
     assert!(Map::Entmax(alpha).is_valid(), "alpha_backward: α is finite and at least 1");
     assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
+    assert!(z.len() == n, "alpha_backward: z is of the length of p");
     assert!(dalpha.len() * job.d == n, "alpha_backward: one number a row");
     if n == 0 {
         dalpha.fill(0.0);
         return;
     }
-    run!(alpha_backward::rows(alpha, &mut job, Some(dalpha)));
+    run!(alpha_backward::rows(alpha, &mut job, z, dalpha));
 }
 
 /// Losses and gradients of a block of rows.

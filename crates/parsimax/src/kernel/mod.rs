@@ -165,12 +165,17 @@ impl Scratch {
         self.floats.as_mut_ptr()
     }
 
-    /// Room for `n` floats and `n` positions.
-    fn lists(&mut self, n: usize) -> (*mut f32, *mut u32) {
+    /// Room for `n` positions.
+    fn positions(&mut self, n: usize) -> *mut u32 {
         if self.index.len() < n {
             self.index.resize(n, 0);
         }
-        (self.floats(n), self.index.as_mut_ptr())
+        self.index.as_mut_ptr()
+    }
+
+    /// Room for `n` floats and `n` positions.
+    fn lists(&mut self, n: usize) -> (*mut f32, *mut u32) {
+        (self.floats(n), self.positions(n))
     }
 }
 

@@ -130,6 +130,12 @@ pub(crate) trait Vector: Copy {
     fn div(self, b: Self) -> Self;
     /// `√self`
     fn sqrt(self) -> Self;
+    /// `factor · √self` to a relative error of 3e−7, for numbers ≥ 0; those below the normal range
+    /// may come out smaller than they are.
+    #[inline(always)]
+    fn scaled_root(self, factor: Self) -> Self {
+        self.sqrt().mul(factor)
+    }
     /// The larger of the two.
     fn max(self, b: Self) -> Self;
     /// `self · b + c`, in one rounding where the hardware has it.
@@ -151,6 +157,17 @@ pub(crate) trait Vector: Copy {
     fn select(self, m: Self::Mask, other: Self) -> Self;
     /// `self` in the lanes of `m`, `+0` elsewhere.
     fn keep(self, m: Self::Mask) -> Self;
+    /// The sums of the lanes of both.
+    #[inline(always)]
+    fn totals(self, b: Self) -> (f32, f32) {
+        let mut lanes = [[0.0f32; MAX_LANES]; 2];
+        // SAFETY: both buffers hold `LANES` floats.
+        unsafe {
+            self.store(lanes[0].as_mut_ptr());
+            b.store(lanes[1].as_mut_ptr());
+        }
+        (lanes[0][..Self::LANES].iter().sum(), lanes[1][..Self::LANES].iter().sum())
+    }
     /// Largest lane.
     fn reduce_max(self) -> f32;
 

@@ -64,12 +64,12 @@ fn ties_gaps_and_magnitudes() {
     }
 }
 
-fn gradient(level: Level, alpha: f64, p: &[f32], v: &[f32], d: usize) -> (Vec<f32>, Vec<f64>) {
+fn gradient(level: Level, alpha: f64, (z, p): (&[f32], &[f32]), v: &[f32], d: usize) -> (Vec<f32>, Vec<f64>) {
     let (mut out, mut da) = (vec![7.0; p.len()], vec![7.0; p.len() / d]);
     with_level(level, || {
         let mut scratch = Scratch::new();
         let job = Backward { p, v, d, scale: 1.0, out: &mut out, scratch: &mut scratch };
-        alpha_backward(alpha, job, &mut da);
+        alpha_backward(alpha, job, z, &mut da);
     });
     (out, da)
 }
@@ -84,7 +84,7 @@ fn the_gradient_in_alpha_matches_the_formula_in_f64() {
                 let v = normals(&mut rng, 3 * d, 1.0);
                 for level in available() {
                     let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
-                    let (_, da) = gradient(level, alpha, &p, &v, d);
+                    let (_, da) = gradient(level, alpha, (&z, &p), &v, d);
                     for r in 0..3 {
                         let at = r * d..(r + 1) * d;
                         let want = in_alpha(alpha - 1.0, &p[at.clone()], &v[at]);
@@ -129,7 +129,7 @@ fn the_gradient_in_alpha_matches_differences() {
         let want = (side(alpha + 1e-6) - side(alpha - 1e-6)) / 2e-6;
         for level in available() {
             let (p, _, _) = run(level, Map::Entmax(alpha), &z, 20, 1.0);
-            let (_, da) = gradient(level, alpha, &p, &v, 20);
+            let (_, da) = gradient(level, alpha, (&z, &p), &v, 20);
             assert!((da[0] - want).abs() < 1e-4, "{level:?} α={alpha}: {} for {want}", da[0]);
         }
     }
@@ -143,7 +143,7 @@ fn beyond_two_the_product_stays_finite() {
     let s: Vec<f64> = p[..3].iter().map(|&p| f64::from(p).powf(-8.0)).collect();
     let others = s[0] * (2.0 - 1.0) + s[2] * (2.0 + 1.0);
     for level in available() {
-        let (out, _) = gradient(level, 10.0, &p, &v, 4);
+        let (out, _) = gradient(level, 10.0, (&p, &p), &v, 4);
         let total: f64 = s.iter().sum();
         let want = s[1] / total * others;
         assert!((f64::from(out[1]) / want - 1.0).abs() < 1e-5, "{} for {want}", out[1]);

@@ -7,11 +7,10 @@ import math
 import re
 from dataclasses import dataclass
 
-from .operations import CROSS_ENTROPY, MEMCPY, SOFTMAX, SOFTMAX_BACKWARD
+from .operations import ATTENTION, CROSS_ENTROPY, MEMCPY, SOFTMAX, SOFTMAX_BACKWARD
 from .workloads import INPUTS, SCALE_ONE
 
 ANY = (0, math.inf)
-ATTENTION = "torch scaled_dot_product_attention"
 WORST = tuple(INPUTS)
 
 

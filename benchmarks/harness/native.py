@@ -79,12 +79,17 @@ class Native:
         arguments = (handle, _Address(z), _Address(p), _Address(v), _Address(out), *z.shape)
         return self._call("vjp", _dtype(z), signature, *arguments)
 
-    def parameter_vjp(self, handle, z, p, v):
-        """The gradient in α (or λ, p), thrown away."""
-        signature = [c_void_p] * 4 + [POINTER(c_double)] + [c_size_t] * 2
-        result = byref(c_double())
-        arguments = (handle, _Address(z), _Address(p), _Address(v), result, *z.shape)
-        return self._call("parameter_vjp", _dtype(z), signature, *arguments)
+    def vjp_with_parameter(self, handle, z, p, v, out):
+        """out ← Jᵀv, with the gradient in α, thrown away."""
+        signature = [c_void_p] * 5 + [POINTER(c_double)] + [c_size_t] * 2
+        arguments = (handle, _Address(z), _Address(p), _Address(v), _Address(out), byref(c_double()), *z.shape)
+        return self._call("vjp_with_parameter", _dtype(z), signature, *arguments)
+
+    def attention(self, handle, q, k, v, out):
+        """out ← Π(QKᵀ/√width) V for [heads, n, width]."""
+        signature = [c_void_p] * 5 + [c_size_t] * 3
+        arguments = (handle, _Address(q), _Address(k), _Address(v), _Address(out), *q.shape)
+        return self._call("attention", _dtype(q), signature, *arguments)
 
     def csr(self, handle, z):
         """The sparse result, thrown away."""

@@ -11,6 +11,7 @@ SOFTMAX = "torch softmax"
 SOFTMAX_AGAIN = "torch softmax again"
 SOFTMAX_BACKWARD = "torch softmax backward"
 CROSS_ENTROPY = "torch cross_entropy"
+ATTENTION = "torch scaled_dot_product_attention"
 MEMCPY = "memcpy"
 
 ALPHAS = (1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
@@ -73,13 +74,7 @@ def _backward_runs(native, handle, z, v, out):
     """The backward pass at the mapping's own probabilities, without and with its parameter's gradient."""
     p = torch.empty_like(z)
     native.forward(handle, z, p)()
-    vjp, parameter_vjp = native.vjp(handle, z, p, v, out), native.parameter_vjp(handle, z, p, v)
-
-    def both():
-        vjp()
-        parameter_vjp()
-
-    return vjp, both
+    return native.vjp(handle, z, p, v, out), native.vjp_with_parameter(handle, z, p, v, out)
 
 
 def loss(native, z, alphas, keep):
@@ -99,10 +94,34 @@ def loss(native, z, alphas, keep):
     return [operation for operation in operations if keep(operation.name)]
 
 
-GROUPS = {"forward": (forward, SOFTMAX), "backward": (backward, SOFTMAX_BACKWARD), "loss": (loss, CROSS_ENTROPY)}
+WIDTH = 64
+"""Of a head."""
+
+
+def attention(native, z, alphas, keep):
+    """Fused attention against scaled_dot_product_attention; `z` says how many queries and what scores."""
+    heads, n = z.shape
+    # Scores q·k/√width are products of normal numbers: of scale σ if q is.
+    sigma = z.std().item()
+    generator = torch.Generator().manual_seed(13)
+    q, k, v = (torch.randn(heads, n, WIDTH, generator=generator) for _ in range(3))
+    q *= sigma
+    out = torch.empty_like(q)
+    operations = [Operation(ATTENTION, lambda: F.scaled_dot_product_attention(q, k, v))]
+    for name in ("sparsemax", "entmax15"):
+        operations.append(Operation(f"{name} attention", native.attention(native.mapping(name), q, k, v, out)))
+    return [operation for operation in operations if keep(operation.name)]
+
+
+GROUPS = {
+    "forward": (forward, SOFTMAX),
+    "backward": (backward, SOFTMAX_BACKWARD),
+    "loss": (loss, CROSS_ENTROPY),
+    "attention": (attention, ATTENTION),
+}
 """Group → its operations and the one that ratios are taken of."""
 
-REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, MEMCPY}
+REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, ATTENTION, MEMCPY}
 
 
 def is_ours(name):

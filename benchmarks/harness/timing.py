@@ -74,18 +74,18 @@ def interleave(operations, threads, set_threads, effort):
     """Times all operations in turn, round by round, for every number of threads.
 
     A round visits each operation once, so a slow moment of the machine hits all of them; the best
-    over the rounds is what the machine can do.
+    over the rounds is what the machine can do. Numbers of threads come one after the other, as the
+    pools of a larger one would disturb a smaller one.
     """
-    start = time.perf_counter()
-    spent = lambda: time.perf_counter() - start
-    for index in range(effort.rounds):
-        if index >= effort.least_rounds and spent() > effort.seconds:
-            break
-        slow_ones = index < effort.slow_rounds
-        for count in threads:
-            set_threads(count)
+    for count in threads:
+        set_threads(count)
+        time.sleep(QUIET_SECONDS)
+        start = time.perf_counter()
+        for index in range(effort.rounds):
+            if index >= effort.least_rounds and time.perf_counter() - start > effort.seconds / len(threads):
+                break
             for operation in operations:
-                if operation.slow and not (slow_ones and count <= effort.slow_threads):
+                if operation.slow and not (index < effort.slow_rounds and count <= effort.slow_threads):
                     continue
                 if count > 1:
                     time.sleep(QUIET_SECONDS)

@@ -9,6 +9,11 @@ VOCABULARIES = [(256, 32000), (64, 128256)]
 QUICK_SHAPES = [(4096, 64), (256, 4096), (64, 32768)]
 QUICK_VOCABULARIES = [(64, 32000)]
 
+ATTENTIONS = [(64, 128), (32, 256), (16, 512), (8, 2048)]
+"""Heads and queries; a head has as many keys as queries."""
+QUICK_ATTENTIONS = [(16, 256), (2, 2048)]
+ATTENTION_INPUTS = ["normal", "peaked", "dense"]
+
 SCALE_ONE = ("normal", "peaked")
 """The inputs of the goals' first column: scores of scale 1 and more."""
 

@@ -16,6 +16,8 @@ pub(crate) fn run(arguments: &[String]) -> Outcome {
     shell::run(&mut cargo(&["build", "--release", "--package", "parsimax-bench-native"]))?;
     let library = format!("{}parsimax_bench{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let mut command = program(&python, &["benchmarks/bench.py", "--native"]);
+    // Idle workers of PyTorch's pool sleep instead of spinning: on two cores they would take one of ours.
+    command.env("OMP_WAIT_POLICY", "PASSIVE").env("GOMP_SPINCOUNT", "0").env("KMP_BLOCKTIME", "0");
     shell::run(command.arg(target.join("release").join(library)).args(arguments))?;
     Ok("measured".into())
 }

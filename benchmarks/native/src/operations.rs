@@ -3,7 +3,7 @@
 use crate::status::code;
 use crate::{Handle, is_single_threaded};
 use parsimax::loss::{FenchelYoung, Target};
-use parsimax::{Error, Float, Mapping, Result, Rows, View, ViewMut};
+use parsimax::{Attention, Error, Float, Mapping, Result, Rows, View, ViewMut};
 
 /// Pointers to arrays of one shape.
 #[derive(Clone, Copy)]
@@ -52,18 +52,20 @@ unsafe fn vjp<T: Float>(
     unsafe { rows(handle).vjp(shape.view(z)?, shape.view(p)?, shape.view(v)?, shape.view_mut(out)?) }
 }
 
-/// The gradient in the mapping's parameter into `gradient`.
-unsafe fn parameter_vjp<T: Float>(
+/// `Jᵀv` into `out` and the gradient in the mapping's parameter into `gradient`, in one sweep.
+unsafe fn vjp_with_parameter<T: Float>(
     handle: &Handle,
     z: *const T,
     p: *const T,
     v: *const T,
+    out: *mut T,
     gradient: *mut f64,
     shape: Shape,
 ) -> Result<()> {
     // SAFETY: the exported functions pass their contract on; `gradient` has room for one number.
     unsafe {
-        *gradient = rows(handle).parameter_vjp(shape.view(z)?, shape.view(p)?, shape.view(v)?)?[0];
+        let (z, p, v, out) = (shape.view(z)?, shape.view(p)?, shape.view(v)?, shape.view_mut(out)?);
+        *gradient = rows(handle).vjp_with_parameter(z, p, v, out)?[0];
     }
     Ok(())
 }
@@ -104,7 +106,7 @@ unsafe fn loss<T: Float>(
 
 /// Exports the generic functions above for one number type.
 macro_rules! export {
-    ($type:ty, $forward:ident, $vjp:ident, $parameter_vjp:ident, $csr:ident, $loss:ident) => {
+    ($type:ty, $forward:ident, $vjp:ident, $vjp_with_parameter:ident, $csr:ident, $loss:ident) => {
         /// Probabilities of `z` into `p`.
         ///
         /// # Safety
@@ -139,22 +141,24 @@ macro_rules! export {
             code(unsafe { vjp(handle, z, p, v, out, Shape { rows, d }) })
         }
 
-        /// The gradient of `Σ <v, Π(z)>` in the mapping's parameter into `gradient`.
+        /// `Jᵀv` into `out` and the gradient of `Σ <v, Π(z)>` in the mapping's parameter into `gradient`.
         ///
         /// # Safety
-        /// `handle` is alive; the arrays hold `rows · d` values, `gradient` one.
+        /// `handle` is alive; the arrays hold `rows · d` values, `gradient` one; `out` overlaps none.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $parameter_vjp(
+        #[expect(clippy::too_many_arguments, reason = "the arrays of the formula and their shape")]
+        pub unsafe extern "C" fn $vjp_with_parameter(
             handle: &Handle,
             z: *const $type,
             p: *const $type,
             v: *const $type,
+            out: *mut $type,
             gradient: *mut f64,
             rows: usize,
             d: usize,
         ) -> i32 {
             // SAFETY: the caller's contract.
-            code(unsafe { parameter_vjp(handle, z, p, v, gradient, Shape { rows, d }) })
+            code(unsafe { vjp_with_parameter(handle, z, p, v, out, gradient, Shape { rows, d }) })
         }
 
         /// The sparse result of `z`; `stored` receives the number of its entries.
@@ -194,5 +198,33 @@ macro_rules! export {
     };
 }
 
-export!(f32, pxb_forward_f32, pxb_vjp_f32, pxb_parameter_vjp_f32, pxb_csr_f32, pxb_loss_f32);
-export!(f64, pxb_forward_f64, pxb_vjp_f64, pxb_parameter_vjp_f64, pxb_csr_f64, pxb_loss_f64);
+export!(f32, pxb_forward_f32, pxb_vjp_f32, pxb_vjp_with_parameter_f32, pxb_csr_f32, pxb_loss_f32);
+export!(f64, pxb_forward_f64, pxb_vjp_f64, pxb_vjp_with_parameter_f64, pxb_csr_f64, pxb_loss_f64);
+
+/// Attention with the weights of a mapping: `heads` heads of `n` queries and keys of one width.
+///
+/// # Safety
+/// `handle` is alive; the arrays hold `heads · n · width` values; `out` overlaps none of the others.
+#[unsafe(no_mangle)]
+#[expect(clippy::too_many_arguments, reason = "the arrays of the formula and their shape")]
+pub unsafe extern "C" fn pxb_attention_f32(
+    handle: &Handle,
+    q: *const f32,
+    k: *const f32,
+    v: *const f32,
+    out: *mut f32,
+    heads: usize,
+    n: usize,
+    width: usize,
+) -> i32 {
+    let len = heads * n * width;
+    let shape = parsimax::Shape { heads, queries: n, keys: n, key_width: width, value_width: width };
+    let attention = Attention::new(&handle.mapping);
+    let attention = if is_single_threaded() { attention.single_threaded() } else { attention };
+    // SAFETY: the caller's contract.
+    code(unsafe {
+        let (q, k) = (std::slice::from_raw_parts(q, len), std::slice::from_raw_parts(k, len));
+        let (v, out) = (std::slice::from_raw_parts(v, len), std::slice::from_raw_parts_mut(out, len));
+        attention.forward(shape, q, k, v, out)
+    })
+}

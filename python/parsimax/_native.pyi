@@ -37,7 +37,14 @@ class Mapping:
         threads: bool = True,
     ) -> None: ...
     def parameter_vjp(
-        self, z: Array, p: Array, v: Array, axis: int = -1, mask: Array | None = None, threads: bool = True
+        self,
+        z: Array,
+        p: Array,
+        v: Array,
+        axis: int = -1,
+        mask: Array | None = None,
+        threads: bool = True,
+        out: Array | None = None,
     ) -> NDArray[Any]: ...
     def csr(
         self, z: Array, axis: int = -1, mask: Array | None = None, threads: bool = True

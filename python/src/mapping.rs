@@ -183,8 +183,9 @@ impl Mapping {
         })
     }
 
-    /// The gradient of `<v, Π(z)>` in each of the varying option's values.
-    #[pyo3(signature = (z, p, v, axis = -1, mask = None, threads = true))]
+    /// The gradient of `<v, Π(z)>` in each of the varying option's values; with `out`, `Jᵀv` goes there in the
+    /// same sweep.
+    #[pyo3(signature = (z, p, v, axis = -1, mask = None, threads = true, out = None))]
     #[expect(clippy::too_many_arguments, reason = "the arrays of the formula, and how to read them")]
     fn parameter_vjp<'py>(
         &self,
@@ -195,12 +196,19 @@ impl Mapping {
         axis: isize,
         mask: Option<Array>,
         threads: bool,
+        mut out: Option<Array>,
     ) -> PyResult<Bound<'py, PyArray1<f64>>> {
         let small = prepare(&z, axis)?;
         let rows = self.rows(axis, mask.as_ref(), threads)?;
+        let inputs: Vec<&Array> = [Some(&z), Some(&p), Some(&v), mask.as_ref()].into_iter().flatten().collect();
         let gradient = with_float!(z.dtype, T => {
             let (z, p, v) = (z.view::<T>()?, p.view::<T>()?, v.view::<T>()?);
-            guard(py, small, || match rows.parameter_vjp(z, p, v) {
+            let out = out.as_mut().map(|out| out.view_mut::<T>(&inputs)).transpose()?;
+            let both = || match out {
+                Some(out) => rows.vjp_with_parameter(z, p, v, out),
+                None => rows.parameter_vjp(z, p, v),
+            };
+            guard(py, small, || match both() {
                 // As everywhere in Python, a bad score is no error; its gradient is no number.
                 Err(parsimax::Error::Score { .. }) => Ok(vec![f64::NAN; self.mappings.len()]),
                 other => other,

@@ -77,11 +77,19 @@ def vjp(
     return out
 
 
-def parameter_vjp(z: Tensor, p: Tensor, v: Tensor, param: Tensor, mask: Tensor | None, spec: Spec) -> Tensor:
-    """The gradient of <v, Π(z)> in the parameter, of its shape and dtype."""
+def backward(
+    z: Tensor, p: Tensor, v: Tensor, param: Tensor, mask: Tensor | None, spec: Spec
+) -> tuple[Tensor, Tensor]:
+    """Jᵀv and the gradient of <v, Π(z)> in the parameter, of its shape and dtype, in one sweep."""
+    out = torch.empty_like(p)
     if z.numel() == 0:
-        return torch.zeros_like(param)
+        return out, torch.zeros_like(param)
     mapping, shape = native(spec, param, z.shape)
-    v = v.to(z.dtype)
-    gradient = mapping.parameter_vjp(describe(z), describe(p), describe(v), spec.dim, describe(mask), threads())
-    return torch.from_numpy(gradient).reshape(shape).sum_to_size(param.shape).to(param.dtype)
+    arrays = describe(z), describe(p), describe(v.to(z.dtype))
+    gradient = mapping.parameter_vjp(*arrays, spec.dim, describe(mask), threads(), describe(out))
+    return out, torch.from_numpy(gradient).reshape(shape).sum_to_size(param.shape).to(param.dtype)
+
+
+def parameter_vjp(z: Tensor, p: Tensor, v: Tensor, param: Tensor, mask: Tensor | None, spec: Spec) -> Tensor:
+    """The gradient in the parameter alone. The sweep that also finds Jᵀv is the fast one."""
+    return backward(z, p, v, param, mask, spec)[1]

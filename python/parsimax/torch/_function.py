@@ -49,11 +49,11 @@ class Map(torch.autograd.Function):
         spec, need_z, need_param = ctx.spec, ctx.needs_input_grad[0], ctx.needs_input_grad[1]
         dz = dparam = None
         if not torch.is_grad_enabled() and ordinary() and is_plain(z, p, v, param, mask):
-            if need_z:
-                dz = _call.vjp(z, p, v, param, mask, spec)
             if need_param:
-                dparam = _call.parameter_vjp(z, p, v, param, mask, spec)
-            return dz, dparam, None, None
+                dz, dparam = _call.backward(z, p, v, param, mask, spec)
+            elif need_z:
+                dz = _call.vjp(z, p, v, param, mask, spec)
+            return dz if need_z else None, dparam, None, None
         theta = spec.value if param is None else param
         if spec.name in _SYMMETRIC_ONLY:
             dz = Linear.apply(z, p, v, param, mask, spec, False)

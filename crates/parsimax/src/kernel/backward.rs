@@ -103,8 +103,13 @@ impl Weight for Power {
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
+            let on = p.gt(V::splat(0.0));
+            // A power costs more than a branch that was guessed wrong.
+            if V::bits(on) == 0 {
+                return V::splat(0.0);
+            }
             let s = exp2_nonpos(log2(p).mul(V::splat(self.exponent)));
-            s.mul(V::splat(self.scale)).keep(p.gt(V::splat(0.0)))
+            s.mul(V::splat(self.scale)).keep(on)
         }
     }
 }

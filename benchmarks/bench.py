@@ -120,7 +120,8 @@ class Run:
         effort = self.effort(1.0, 8.0)
         cells = [(group, shape, name) for group, shape in plan for name in inputs]
         attentions = workloads.QUICK_ATTENTIONS if quick else workloads.ATTENTIONS
-        cells += [("attention", shape, name) for shape in attentions for name in workloads.ATTENTION_INPUTS if name in inputs]
+        kinds = [name for name in workloads.ATTENTION_INPUTS if name in inputs]
+        cells += [("attention", shape, name) for shape in attentions for name in kinds]
         if quick:
             # What comes last is what a slow machine leaves out.
             cells.sort(key=lambda cell: inputs.index(cell[2]))

@@ -145,6 +145,15 @@ impl Vector for Avx2 {
         unsafe { _mm256_movemask_ps(m) as u32 }
     }
     #[inline(always)]
+    unsafe fn lanes_of(bits: u32) -> __m256 {
+        // SAFETY: the caller vouches for AVX2.
+        unsafe {
+            let lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+            let on = _mm256_and_si256(_mm256_set1_epi32(bits as i32), lane);
+            _mm256_castsi256_ps(_mm256_cmpeq_epi32(on, lane))
+        }
+    }
+    #[inline(always)]
     fn select(self, m: __m256, other: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX2.
         Avx2(unsafe { _mm256_blendv_ps(other.0, self.0, m) })

@@ -97,6 +97,10 @@ impl Vector for Avx512 {
         u32::from(m)
     }
     #[inline(always)]
+    unsafe fn lanes_of(bits: u32) -> __mmask16 {
+        bits as u16
+    }
+    #[inline(always)]
     fn select(self, m: __mmask16, other: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
         Avx512(unsafe { _mm512_mask_blend_ps(m, other.0, self.0) })

@@ -16,6 +16,7 @@
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
+//! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
 //! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
@@ -29,6 +30,7 @@ mod alpha;
 mod alpha_backward;
 pub mod attention;
 mod backward;
+mod direct;
 mod dispatch;
 mod evsoftmax;
 mod expo;

@@ -30,6 +30,7 @@ macro_rules! both {
 
 impl<V: Vector> Vector for Pair<V> {
     const LANES: usize = 2 * V::LANES;
+    const FUSED: bool = V::FUSED;
     type Mask = (V::Mask, V::Mask);
     type Wide = (V::Wide, V::Wide);
 

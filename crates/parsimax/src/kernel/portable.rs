@@ -36,6 +36,7 @@ macro_rules! compare {
 
 impl Vector for Portable {
     const LANES: usize = 8;
+    const FUSED: bool = false;
     type Mask = [u32; 8];
     type Wide = [f64; 8];
 

@@ -343,3 +343,60 @@ impl Profile for Whole {
         (u, p)
     }
 }
+
+/// A mapping whose terms are so cheap that a pass over a whole short row is the cheapest way
+/// to its sums.
+pub(crate) trait Direct: Profile {
+    /// Whether a step is exact or wrong (sparsemax: as the support stands or falls), so that only a
+    /// look at the result tells.
+    const LOOKS_TWICE: bool;
+    /// Adds the terms of `u = [x − τ]₊` to the two sums of a Newton step. `one` is 1, as an operand.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V);
+    /// Lanes that need another step, as [`Profile::unsettled`], from a τ on either side of the root.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn goes_on<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask;
+    /// `u^e`
+    fn power<V: Vector>(&self, u: V) -> V;
+}
+
+impl Direct for Sparsemax {
+    const LOOKS_TWICE: bool = true;
+    #[inline(always)]
+    unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V) {
+        // SAFETY: the caller vouches for the instruction set.
+        let zero = unsafe { V::splat(0.0) };
+        (u.fma(one, f), g.add(one.keep(u.gt(zero))))
+    }
+    #[inline(always)]
+    unsafe fn goes_on<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { self.unsettled(sums, before, step, n) }
+    }
+    #[inline(always)]
+    fn power<V: Vector>(&self, u: V) -> V {
+        u
+    }
+}
+
+impl Direct for Entmax15 {
+    const LOOKS_TWICE: bool = false;
+    #[inline(always)]
+    unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
+        (u.fma(u, f), g.add(u))
+    }
+    /// Residuals are taken at a τ in two floats, so that no step is too short to be made.
+    #[inline(always)]
+    unsafe fn goes_on<V: Vector>(&self, _: (V, V), _: V, step: V, n: V) -> V::Mask {
+        // SAFETY: the caller vouches for the instruction set.
+        n.mul(step).mul(step).gt(unsafe { V::splat(4.0 * CURVED) })
+    }
+    #[inline(always)]
+    fn power<V: Vector>(&self, u: V) -> V {
+        u.mul(u)
+    }
+}

@@ -4,7 +4,7 @@ use super::alpha::{Above, Below};
 use super::profile::{Entmax15, Slope, Sparsemax, Whole};
 use super::vector::Vector;
 use super::write::RowSum;
-use super::{Forward, Map, evsoftmax, long, short, softmax};
+use super::{Forward, Map, direct, evsoftmax, long, short, softmax};
 
 /// Probabilities, whatever the mapping.
 ///
@@ -33,9 +33,9 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
         let is_short = job.d <= short::SHORT;
         match map {
             Map::Softmax | Map::EvSoftmax => softmax::forward::<V>(job, loss),
-            Map::Sparsemax if is_short => short::forward::<V, _, _>((s, s), job, loss),
+            Map::Sparsemax if is_short => direct::forward::<V, _>(s, job, loss),
             Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
-            Map::Entmax15 if is_short => short::forward::<V, _, _>((e, e), job, loss),
+            Map::Entmax15 if is_short => direct::forward::<V, _>(e, job, loss),
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
             Map::Entmax(alpha) if alpha < 2.0 => {
                 let prof = Below::new(alpha);

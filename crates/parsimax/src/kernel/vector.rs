@@ -68,6 +68,8 @@ pub(crate) use outlined;
 pub(crate) trait Vector: Copy {
     /// Number of lanes.
     const LANES: usize;
+    /// Whether [`fma`](Vector::fma) rounds once.
+    const FUSED: bool = true;
     /// Result of a lane-wise comparison.
     type Mask: Copy;
     /// As many `f64` lanes: where long sums are collected.
@@ -153,6 +155,16 @@ pub(crate) trait Vector: Copy {
     fn and(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// One bit a lane, lane 0 lowest.
     fn bits(m: Self::Mask) -> u32;
+    /// The mask of the lanes whose bit is set, lane 0 lowest.
+    ///
+    /// # Safety
+    /// As `splat`.
+    #[inline(always)]
+    unsafe fn lanes_of(bits: u32) -> Self::Mask {
+        let on: [f32; MAX_LANES] = std::array::from_fn(|i| (bits >> i & 1) as f32);
+        // SAFETY: the array holds `LANES` floats; the caller vouches for the rest.
+        unsafe { Self::load(on.as_ptr()).gt(Self::splat(0.0)) }
+    }
     /// `self` in the lanes of `m`, `other` elsewhere.
     fn select(self, m: Self::Mask, other: Self) -> Self;
     /// `self` in the lanes of `m`, `+0` elsewhere.

@@ -6,8 +6,7 @@
 //! f32 not below it, and never above the maximum.
 
 use super::Forward;
-use super::expo::exp2_nonpos;
-use super::softmax::{report, rescale};
+use super::softmax::{Known, TOGETHER, exponentials, report, rescale, together};
 use super::vector::{Vector, outlined};
 
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z` over the support.
@@ -16,49 +15,65 @@ use super::vector::{Vector, outlined};
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
-    let d = job.d;
-    for r in 0..job.status.len() {
-        // SAFETY: row `r` lies within both slices.
-        let (max, total) = unsafe {
-            let (z, out) = (job.z.as_ptr().add(r * d), job.out.as_mut_ptr().add(r * d));
-            row::<V>(z, out, d, job.scale)
-        };
-        report(job, r, max, total);
+    let (d, many) = (job.d, together(job.d));
+    let mut known = [Known::NOTHING; TOGETHER];
+    for first in (0..job.status.len()).step_by(many) {
+        let here = (job.status.len() - first).min(many);
+        // SAFETY: `here` rows from `first` on lie within both slices.
+        unsafe {
+            let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
+            rows::<V>(z, out, d, job.scale, &raw mut known[..here]);
+        }
+        for (r, known) in (first..).zip(&known[..here]) {
+            report(job, r, known);
+        }
     }
 }
 
 outlined! {
-    /// Maximum (NaN if there is a NaN) and sum of the exponentials of a row; writes `p` if the
-    /// maximum is finite.
+    /// Maxima (NaN if there is a NaN) and sums of the exponentials of some rows; writes `p` of
+    /// those whose maximum is finite.
     ///
     /// # Safety
-    /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
-    unsafe fn row<V>(z: *const f32, out: *mut f32, d: usize, scale: f32) -> (f32, f64) => row_any
+    /// `z` is readable and `out` writable for `known.len()` rows of `d` floats; the CPU has the
+    /// instruction set.
+    unsafe fn rows<V>(z: *const f32, out: *mut f32, d: usize, scale: f32, known: *mut [Known]) -> () => rows_any
 }
 
 /// # Safety
-/// As [`row`].
+/// As [`rows`].
 #[inline(always)]
-unsafe fn row_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32) -> (f32, f64) {
+unsafe fn rows_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32, known: *mut [Known]) {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (max, mean) = survey::<V>(z, d);
-        if !max.is_finite() {
-            return (max, 1.0);
+        let known = &mut *known;
+        for (r, known) in known.iter_mut().enumerate() {
+            let (max, mean) = survey::<V>(z.add(r * d), d);
+            (known.max, known.least) = (max, ceil32(mean).min(max));
         }
-        let total = exponentials::<V>(z, out, d, max, ceil32(mean).min(max), scale);
-        rescale::<V>(out, d, (1.0 / total) as f32);
-        (max, total)
+        for (r, known) in known.iter_mut().enumerate().filter(|(_, known)| known.max.is_finite()) {
+            let (z, out) = (z.add(r * d), out.add(r * d));
+            exponentials::<V>(z, out, d, known, scale);
+        }
+        for (r, known) in known.iter().enumerate().filter(|(_, known)| known.max.is_finite()) {
+            rescale::<V>(out.add(r * d), d, (1.0 / known.total) as f32);
+        }
     }
 }
 
-/// The smallest f32 that is not below `x`.
+/// The smallest f32 that is not below `x`, without a branch that nobody could foretell.
+#[inline(always)]
 fn ceil32(x: f64) -> f32 {
     let t = x as f32;
-    if f64::from(t) < x { t.next_up() } else { t }
+    // One unit up: away from zero for positive numbers, towards it for negative ones.
+    let up = 1 | (t.to_bits() as i32 >> 31);
+    f32::from_bits((t.to_bits() as i32 + up * i32::from(f64::from(t) < x)) as u32)
 }
 
 /// Maximum (NaN if there is a NaN) and mean of the entries that are not `−inf`.
+///
+/// A finite sum says that nothing is masked and nothing unfit, which is the common case and asks for
+/// no comparison.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
@@ -66,56 +81,47 @@ fn ceil32(x: f64) -> f32 {
 unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
     // SAFETY: every load stays within `d` floats.
     unsafe {
-        let (none, one) = (V::splat(f32::NEG_INFINITY), V::splat(1.0));
-        let (mut max, mut nan) = (none, none.unordered(none));
-        let (mut sum, mut counted) = (V::wide_zero(), 0usize);
-        let mut i = 0;
-        while i < d {
-            // Counts stay exact in f32 for a block.
-            let end = d.min(i + 1024 * V::LANES);
-            let mut count = V::splat(0.0);
-            while i < end {
-                let n = (d - i).min(V::LANES);
-                let v = if n == V::LANES { V::load(z.add(i)) } else { V::load_first(z.add(i), n, f32::NEG_INFINITY) };
-                max = v.max(max);
-                nan = V::or(nan, v.unordered(v));
-                let live = v.gt(none);
-                sum = V::wide_add(sum, v.keep(live));
-                count = count.add(one.keep(live));
-                i += n;
-            }
-            counted += V::wide_total(V::wide_add(V::wide_zero(), count)) as usize;
-        }
-        let max = if V::bits(nan) != 0 { f32::NAN } else { max.reduce_max() };
-        (max, V::wide_total(sum) / counted as f64)
-    }
-}
-
-/// Stores `exp(scale·(z − max))` where `z ≥ least` and 0 elsewhere; returns the sum.
-///
-/// # Safety
-/// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32, least: f32, scale: f32) -> f64 {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let scale = scale * std::f32::consts::LOG2_E;
-        let (max, scale, least) = (V::splat(max), V::splat(scale), V::splat(least));
-        let mut wide = V::wide_zero();
+        let (mut max, mut sum) = (V::splat(f32::NEG_INFINITY), V::wide_zero());
         let mut i = 0;
         while i + V::LANES <= d {
             let v = V::load(z.add(i));
-            let x = exp2_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
-            x.store(out.add(i));
-            wide = V::wide_add(wide, x);
+            max = v.max(max);
+            sum = V::wide_add(sum, v);
             i += V::LANES;
         }
-        if i < d {
-            let v = V::load_first(z.add(i), d - i, f32::NEG_INFINITY);
-            let x = exp2_nonpos(v.sub(max).mul(scale)).keep(v.ge(least));
-            x.store_first(out.add(i), d - i);
-            wide = V::wide_add(wide, x);
+        let mut total = V::wide_total(sum);
+        let mut top = max.reduce_max();
+        for k in i..d {
+            total += f64::from(*z.add(k));
+            top = top.max(*z.add(k));
         }
-        V::wide_total(wide)
+        if total.is_finite() { (top, total / d as f64) } else { masked_survey::<V>(z, d) }
+    }
+}
+
+/// [`survey`] of any row.
+///
+/// # Safety
+/// As [`survey`].
+#[inline(always)]
+unsafe fn masked_survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
+    // SAFETY: every load stays within `d` floats.
+    unsafe {
+        let none = V::splat(f32::NEG_INFINITY);
+        let (mut max, mut nan) = (none, none.unordered(none));
+        let (mut sum, mut counted) = (V::wide_zero(), 0);
+        let mut i = 0;
+        while i < d {
+            let n = (d - i).min(V::LANES);
+            let v = V::load_first(z.add(i), n, f32::NEG_INFINITY);
+            max = v.max(max);
+            nan = V::or(nan, v.unordered(v));
+            let live = v.gt(none);
+            sum = V::wide_add(sum, v.keep(live));
+            counted += V::bits(live).count_ones();
+            i += n;
+        }
+        let max = if V::bits(nan) != 0 { f32::NAN } else { max.reduce_max() };
+        (max, V::wide_total(sum) / f64::from(counted))
     }
 }

@@ -20,13 +20,43 @@ pub(crate) unsafe fn exp2_nonpos<V: Vector>(t: V) -> V {
         let magic = V::splat(ROUND);
         let k = t.add(magic);
         let f = t.sub(k.sub(magic));
+        exp2_fraction(f).shift_exponent(k).keep(t.gt(V::splat(-126.0)))
+    }
+}
+
+/// `2ᶠ` for `|f| ≤ ½`.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn exp2_fraction<V: Vector>(f: V) -> V {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
         // By halves (Estrin): the chain of dependent operations is what limits a row.
         let square = f.mul(f);
         let low = f.fma(V::splat(std::f32::consts::LN_2), V::splat(1.0));
         let middle = V::splat(0.055_505_6).fma(f, V::splat(0.240_222_81));
         let high = V::splat(0.001_330_026_5).fma(f, V::splat(0.009_669_709));
-        let y = high.fma(square, middle).fma(square, low);
-        y.shift_exponent(k).keep(t.gt(V::splat(-126.0)))
+        high.fma(square, middle).fma(square, low)
+    }
+}
+
+/// `2^(z·scale − whole)` with a whole number `whole`, as long as the result is a normal number and
+/// `|z·scale|` and `|whole|` are below 2²¹.
+///
+/// The nearest whole number to `z·scale` takes no subtraction of a maximum, and neither does the
+/// rest: the products are exact before they are rounded, if `fma` is fused.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn exp2_scaled<V: Vector>(z: V, scale: V, whole: V) -> V {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let magic = V::splat(ROUND).sub(whole);
+        let k = z.fma(scale, magic);
+        let f = z.fma(scale, magic.sub(k));
+        exp2_fraction(f).shift_exponent(k)
     }
 }
 

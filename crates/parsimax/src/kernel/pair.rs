@@ -10,14 +10,6 @@ use super::vector::{Task, Vector};
 #[derive(Clone, Copy)]
 pub(crate) struct Pair<V>(V, V);
 
-impl<V: Vector> Pair<V> {
-    /// Adds both halves to one wide sum.
-    #[inline(always)]
-    pub(crate) fn wide_halves(self, w: V::Wide) -> V::Wide {
-        V::wide_add(w, self.0.add(self.1))
-    }
-}
-
 /// Lane-wise functions: the function of each half.
 macro_rules! both {
     ($($name:ident($($arg:ident),*);)*) => {$(

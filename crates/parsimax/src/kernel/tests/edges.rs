@@ -199,3 +199,31 @@ fn the_environment_chooses_the_level() {
     let expected = available().find(|l| l.name() == asked).or(available().next());
     assert_eq!(Some(active()), expected);
 }
+
+#[test]
+fn large_scores_beside_small_ones() {
+    // On both sides of the magnitudes at which thresholds and exponentials change their units.
+    let mut rng = fastrand::Rng::with_seed(13);
+    let shifts = [0.0, -40.0, 3e3, 8e3, -8.3e3, 9e3, 3e4, 7e5, -8e5, 2e6, 1e9];
+    for scale in [1.0, 0.37, 3.0] {
+        for d in [1, 7, 8, 20, 64, 65, 130, 1000] {
+            let mut z = Vec::new();
+            for shift in shifts {
+                z.extend(normals(&mut rng, d, 0.7).into_iter().map(|v| v + shift));
+            }
+            for map in MAPS {
+                for level in available() {
+                    let (p, tau, status) = run(level, map, &z, d, scale);
+                    assert_eq!(status, [Status::Ok; 11]);
+                    for (r, row) in z.chunks(d).enumerate() {
+                        let at = r * d..(r + 1) * d;
+                        let what = format!("{level:?} {map:?} d={d} scale={scale} shift={}", shifts[r]);
+                        check(&p[at.clone()], &reference(map, row, scale), &what);
+                        let (alone, t, _) = run(level, map, row, d, scale);
+                        assert!(alone == p[at] && t[0] == tau[r], "{what}: depends on its neighbours");
+                    }
+                }
+            }
+        }
+    }
+}

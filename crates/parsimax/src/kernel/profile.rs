@@ -108,6 +108,11 @@ impl<V: Vector> At<V> {
     pub(crate) fn is_anchor(&self, x: V) -> V::Mask {
         V::and(x.ge(self.hi), self.hi.ge(x))
     }
+    /// What the rounded difference `rough = x − hi` lacks, for `x ≥ hi` and `|hi| ≥ |x|`.
+    #[inline(always)]
+    fn lost(&self, x: V, rough: V) -> V {
+        x.sub(rough.add(self.hi))
+    }
     /// `x − τ − 1`, without cancellation near 0.
     #[inline(always)]
     pub(crate) fn below_one(&self, x: V) -> V {
@@ -271,12 +276,15 @@ pub(crate) struct Whole {
     pub(crate) n: u32,
 }
 
+/// From the next power on, what rounding takes from `u` shows in `u^n`, and is put back to first order.
+const MAGNIFIED: u32 = 8;
+
 impl Whole {
-    /// The mapping itself, if its exponent is whole and small: α = 4/3, 5/4, 6/5 …
+    /// The mapping itself, if its exponent is whole and small: α = 4/3, 5/4 … 11/10.
     pub(crate) fn exactly(alpha: f64) -> Option<Whole> {
         let e = 1.0 / (alpha - 1.0);
         let n = e.round();
-        let whole = (2.0..=8.0).contains(&n) && (e - n).abs() < 1e-9 * n;
+        let whole = (2.0..=10.0).contains(&n) && (e - n).abs() < 1e-9 * n;
         whole.then_some(Whole { inner: (alpha - 1.0) as f32, n: n as u32 })
     }
     /// The bound for exponent `e`, as long as products are cheaper than logarithms.
@@ -298,7 +306,12 @@ impl Slope for Whole {
         for _ in 1..self.n {
             g = g.mul(u);
         }
-        (g.mul(u), g)
+        if self.n <= MAGNIFIED {
+            return (g.mul(u), g);
+        }
+        let lost = at.lost(x, x.sub(at.hi)).keep(u.gt(at.zero));
+        // SAFETY: as above.
+        (g.mul(lost.fma(unsafe { V::splat(self.n as f32) }, u)), g)
     }
     #[inline(always)]
     fn step_wide(&self, f: f64, g: f64) -> f64 {
@@ -336,11 +349,21 @@ impl Profile for Whole {
     #[inline(always)]
     unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
         let u = at.excess(x);
-        let mut p = u;
-        for _ in 1..self.n {
-            p = p.mul(u);
+        if self.n <= MAGNIFIED {
+            let mut p = u;
+            for _ in 1..self.n {
+                p = p.mul(u);
+            }
+            return (u, p);
         }
-        (u, p)
+        let mut g = u;
+        for _ in 2..self.n {
+            g = g.mul(u);
+        }
+        let rough = x.sub(at.hi);
+        let lost = at.lost(x, rough).add(rough.sub(u).sub(at.lo)).keep(u.gt(at.zero));
+        // SAFETY: the caller vouches for the instruction set.
+        (u, g.mul(lost.fma(unsafe { V::splat(self.n as f32) }, u)))
     }
 }
 

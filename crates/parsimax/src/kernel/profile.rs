@@ -293,6 +293,25 @@ impl Whole {
     }
 }
 
+/// `u^n` for `n ≥ 1`, by squares.
+#[inline(always)]
+fn whole_power<V: Vector>(u: V, n: u32) -> V {
+    let square = u.mul(u);
+    let fourth = square.mul(square);
+    match n {
+        1 => u,
+        2 => square,
+        3 => square.mul(u),
+        4 => fourth,
+        5 => fourth.mul(u),
+        6 => fourth.mul(square),
+        7 => fourth.mul(square).mul(u),
+        8 => fourth.mul(fourth),
+        9 => fourth.mul(fourth).mul(u),
+        _ => (10..n).fold(fourth.mul(fourth).mul(square), |p, _| p.mul(u)),
+    }
+}
+
 impl Slope for Whole {
     #[inline(always)]
     fn inner(&self) -> f32 {
@@ -301,11 +320,11 @@ impl Slope for Whole {
     #[inline(always)]
     unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
         let u = at.rough(x);
-        // SAFETY: the caller vouches for the instruction set.
-        let mut g = unsafe { V::splat(1.0) }.keep(u.gt(at.zero));
-        for _ in 1..self.n {
-            g = g.mul(u);
-        }
+        let g = match self.n {
+            // SAFETY: the caller vouches for the instruction set.
+            0 | 1 => unsafe { V::splat(1.0) }.keep(u.gt(at.zero)),
+            n => whole_power(u, n - 1),
+        };
         if self.n <= MAGNIFIED {
             return (g.mul(u), g);
         }
@@ -350,16 +369,9 @@ impl Profile for Whole {
     unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
         let u = at.excess(x);
         if self.n <= MAGNIFIED {
-            let mut p = u;
-            for _ in 1..self.n {
-                p = p.mul(u);
-            }
-            return (u, p);
+            return (u, whole_power(u, self.n));
         }
-        let mut g = u;
-        for _ in 2..self.n {
-            g = g.mul(u);
-        }
+        let g = whole_power(u, self.n - 1);
         let rough = x.sub(at.hi);
         let lost = at.lost(x, rough).add(rough.sub(u).sub(at.lo)).keep(u.gt(at.zero));
         // SAFETY: the caller vouches for the instruction set.

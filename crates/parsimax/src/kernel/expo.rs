@@ -108,7 +108,7 @@ unsafe fn parts<V: Vector>(u: V) -> (V, V) {
 /// # Safety
 /// The CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn log2_of_parts<V: Vector>((r, k): (V, V)) -> V {
+pub(crate) unsafe fn log2_of_parts<V: Vector>((r, k): (V, V)) -> V {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
         // c₀ + … + c₆r⁶ by halves, times r³, behind r − r²/2.

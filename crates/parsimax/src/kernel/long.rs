@@ -1,22 +1,23 @@
 //! Thresholded mappings on long rows, at the speed of memory.
 //!
 //! Plainly: maximum, candidates above a lower bound on τ, τ on the candidates, write.
-//! A long row must be read from memory once and no more, so the first two steps run over
-//! chunks that fit the first-level cache: the maximum of a chunk, the bound it brings, and
-//! its candidates while it is still close. The bound comes from lane maxima, a subset of
-//! the row, and is far tighter than `max − 1`. Candidates keep their position, so a sparse
-//! result is a row of zeros with a few entries put in, and the scores are not read again.
+//! A long row must be read from memory once and written once and no more, so these steps run
+//! over chunks that fit the first-level cache: the maximum of a chunk and zeros for its
+//! output, the bound the maximum brings, and its candidates while it is still close. The
+//! bound comes from lane maxima, a subset of the row, and is far tighter than `max − 1`.
+//! Candidates keep their position, so a sparse result is a row of zeros with a few entries
+//! put in, and the scores are not read again.
 //!
-//! Rows whose support is dense would fill the list for nothing: when the list outgrows a
-//! share of what was read even after its own Newton steps, it is given up, and τ is solved
-//! on the row itself.
+//! The list has room for [`ROOM`] candidates, however long the row. When it gets crowded it
+//! is pruned by the bound that the list itself brings. Rows whose support is dense would fill
+//! it for nothing: it is given up, and τ is solved on the row itself.
 
-use super::profile::{Profile, Slope};
-use super::scan::{TILE, collect_indexed, tile_maxima};
+use super::profile::{At, Profile, Slope, Tau};
+use super::scan::{TILE, collect, collect_indexed, collect_tile, tile_maxima, tiles_above};
 use super::solve::{Frame, bound, cut, make_ready};
 use super::vector::{MAX_LANES, Vector, outlined};
-use super::write::{RowSum, any_dense, scattered};
-use super::{Forward, Status};
+use super::write::{RowSum, any_dense};
+use super::{Forward, Status, dense};
 
 /// Entries looked at together: 16 KiB.
 const CHUNK: usize = 4096;
@@ -24,12 +25,19 @@ const CHUNK: usize = 4096;
 /// A list this long is pruned, or given up, before it grows further.
 const CROWDED: usize = 1024;
 
+/// Candidates that are listed at most: 128 KiB of scores and positions.
+const ROOM: usize = 16_384;
+
+/// More tiles than this with candidates are worth a better bound.
+const MANY_TILES: u32 = 12;
+
 /// What a scan of one row finds.
 struct Found {
     frame: Frame,
     /// A lower bound on τ.
     tau: f64,
-    /// Length of the candidate list, or `None` when it was given up.
+    /// Length of the candidate list, or `None` when it was given up. With a list the output
+    /// is all zeros.
     listed: Option<usize>,
 }
 
@@ -48,20 +56,23 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
     let d = job.d;
     let scale = prof.inner() * job.scale;
     let (gain, mut sums) = loss.unzip();
-    let (list, index) = job.scratch.lists(d + 2 * MAX_LANES);
+    let (list, index) = job.scratch.lists(d.min(ROOM) + TILE + 2 * MAX_LANES);
+    // Rows tend to be alike: after a sparse one zeros are written before they are asked for.
+    let mut early = true;
     for r in 0..job.status.len() {
-        // SAFETY: row `r` lies within both slices; the lists hold a row and two vectors.
+        // SAFETY: row `r` lies within both slices; the lists have the room that a scan asks for.
         unsafe {
             let z = job.z.as_ptr().add(r * d);
             let out = job.out.as_mut_ptr().add(r * d);
             let mut tau = 0.0;
-            let status = match scan::<V, B>(bounds, z, d, scale, list, index) {
+            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), (early, P::DEAR)) {
                 Err(status) => {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                     status
                 }
                 Ok(found) => {
                     let frame = found.frame;
+                    early = found.listed.is_some_and(|n| P::DEAR || n < d / 16);
                     job.scratch.listed = found.listed;
                     let (t, pu);
                     match found.listed {
@@ -71,13 +82,17 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                             let c = (list, index.cast_const(), n);
                             pu = match gain {
                                 _ if !P::DEAR && n >= d / 16 => any_dense::<V, P>(prof, z, out, d, frame, t, gain),
-                                None => scattered::<V, P, false>(prof, c, out, d, t, 1.0),
-                                Some(g) => scattered::<V, P, true>(prof, c, out, d, t, g),
+                                None => scatter::<V, P, false>(prof, c, out, t, 1.0),
+                                Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
                             };
                         }
                         None => {
                             t = prof.root::<V, false>(z, d, frame, found.tau);
-                            pu = any_dense::<V, P>(prof, z, out, d, frame, t, gain);
+                            pu = match gain {
+                                _ if !P::DEAR => any_dense::<V, P>(prof, z, out, d, frame, t, gain),
+                                None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
+                                Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
+                            };
                         }
                     }
                     if let Some(sums) = sums.as_deref_mut() {
@@ -96,18 +111,22 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
 }
 
 outlined! {
-    /// One pass over the row: maximum, bound, candidates.
+    /// One pass over the row: maximum, bound, candidates, zeros. A row that is dense from its
+    /// first chunk needs no zeros; they come early, or after a look at that chunk. Where terms
+    /// are dear, longer lists are worth their while. `how` says both.
     ///
     /// # Safety
-    /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the
-    /// CPU has the instruction set of `V`.
+    /// `z` is readable and `out` writable for `d` floats; the lists of scores and positions are
+    /// writable for the smaller of `d` and [`ROOM`], a tile and two vectors; the CPU has the
+    /// instruction set of `V`.
     unsafe fn scan<V, P: Slope>(
         prof: P,
         z: *const f32,
+        out: *mut f32,
         d: usize,
         scale: f32,
-        list: *mut f32,
-        index: *mut u32,
+        lists: (*mut f32, *mut u32),
+        how: (bool, bool),
     ) -> Result<Found, Status> => scan_any
 }
 
@@ -117,128 +136,218 @@ outlined! {
 unsafe fn scan_any<V: Vector, P: Slope>(
     prof: P,
     z: *const f32,
+    out: *mut f32,
     d: usize,
     scale: f32,
-    list: *mut f32,
-    index: *mut u32,
+    (list, index): (*mut f32, *mut u32),
+    (early, dear): (bool, bool),
 ) -> Result<Found, Status> {
-    // SAFETY: chunks lie within the row, and the list never outgrows what was read.
+    // SAFETY: chunks lie within the row, and the list is cut short before it outgrows its room.
     unsafe {
+        let mut tiles = [0.0f32; CHUNK / TILE * MAX_LANES];
+        let mut best = [0.0f32; CHUNK / TILE * MAX_LANES + MAX_LANES];
         let mut frame = Frame { max: f32::NEG_INFINITY, scale };
         let mut limit = f32::NEG_INFINITY;
-        if d > CHUNK {
-            limit = first_limit::<V, P>(prof, z, d, scale);
-        }
-        let mut tiles = [0.0f32; CHUNK / TILE * MAX_LANES];
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
+        let (mut crowded, most) = (CROWDED, (d / 4).clamp(TILE, ROOM / 2));
         let mut start = 0;
         while start < d {
             let len = (d - start).min(CHUNK);
             let chunk = z.add(start);
-            let (m, nan) = tile_maxima::<V>(chunk, len, tiles.as_mut_ptr());
+            let (m, nan) = if sparse && (early || start > 0) {
+                tile_maxima::<V, true>(chunk, len, tiles.as_mut_ptr(), out.add(start))
+            } else {
+                tile_maxima::<V, false>(chunk, len, tiles.as_mut_ptr(), out)
+            };
             let top = m.reduce_max();
             if nan || top == f32::INFINITY {
                 return Err(Status::Bad);
             }
-            if top > limit {
-                let many = len.div_ceil(TILE) * V::LANES;
-                if top > frame.max {
-                    // A new maximum moves the frame, and with it the bound.
-                    frame.max = top;
-                    let mut best = [0.0f32; MAX_LANES];
-                    m.store(best.as_mut_ptr());
-                    tau = bound::<V, P>(prof, best.as_ptr(), V::LANES, frame, -1.0, 4) - 1e-6;
+            if top > frame.max {
+                // A new maximum moves the frame, and with it the bound.
+                let moved = tau - f64::from(top - frame.max) * f64::from(scale) - 1e-6;
+                frame.max = top;
+                tau = moved.max(lane_bound::<V, P>(prof, m, frame));
+                limit = limit.max(cut(tau as f32, frame));
+            }
+            if start == 0 && d > CHUNK {
+                limit = limit.max(outlook::<V, P>(prof, z, d, frame));
+            }
+            if sparse && top > limit {
+                let count = len.div_ceil(TILE);
+                let (mut mask, mut many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                if mask.count_ones() > MANY_TILES {
+                    // The maxima of the tiles are a larger subset.
+                    let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
+                    tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 3) - 1e-6);
                     limit = limit.max(cut(tau as f32, frame));
+                    (mask, many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
                 }
-                if sparse {
-                    // Many tiles that reach above the limit: their maxima are a larger
-                    // subset, and bring a better bound.
-                    if above::<V>(tiles.as_ptr(), many, limit) > 8 * V::LANES {
-                        let t = bound::<V, P>(prof, tiles.as_ptr(), many, frame, tau, 4) - 1e-6;
-                        if t > tau {
-                            tau = t;
-                            limit = limit.max(cut(t as f32, frame));
-                        }
-                    }
-                    let limits = V::splat(limit);
-                    let mut t = 0;
-                    while t * TILE < len {
-                        if V::bits(V::load(tiles.as_ptr().add(t * V::LANES)).gt(limits)) != 0 {
-                            let (at, rest) = (t * TILE, (len - t * TILE).min(TILE));
-                            n += collect_indexed::<V>(
-                                chunk.add(at),
-                                rest,
-                                limit,
-                                (start + at) as u32,
-                                list.add(n),
-                                index.add(n),
-                            );
-                            if n > CROWDED && n > (start + at) / 2 {
-                                sparse = false;
-                                break;
-                            }
-                        }
-                        t += 1;
+                // Where nearly every maximum is a candidate, so is much of what lies below it.
+                let share = if dear { 12 } else { 7 };
+                if many * 16 >= count * V::LANES * share {
+                    sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit));
+                }
+                let few = many < 2 * mask.count_ones() as usize;
+                while sparse && mask != 0 {
+                    let at = mask.trailing_zeros() as usize * TILE;
+                    let (tile, rest, place) = (chunk.add(at), (len - at).min(TILE), (start + at) as u32);
+                    n += if few {
+                        collect_tile::<V>(tile, rest, limit, place, list.add(n), index.add(n))
+                    } else {
+                        collect_indexed::<V>(tile, rest, limit, place, list.add(n), index.add(n))
+                    };
+                    mask &= mask - 1;
+                    if n > crowded {
+                        tau = tau.max(bound::<V, P>(prof, list, n, frame, tau, 3) - 1e-6);
+                        limit = limit.max(cut(tau as f32, frame));
+                        n = prune(list, index, n, limit);
+                        sparse = n <= most;
+                        crowded = CROWDED.max(2 * n);
                     }
                 }
+            }
+            if sparse && start == 0 && !early {
+                std::ptr::write_bytes(out, 0, len);
             }
             start += len;
         }
         if frame.max == f32::NEG_INFINITY {
-            // Every entry is −inf, or the limit of the sample hid the chunks: it cannot,
-            // since the sample's maximum is above its own limit.
             return Err(Status::Empty);
         }
         Ok(Found { frame, tau, listed: sparse.then_some(n) })
     }
 }
 
-/// A limit to begin with, from vectors spread over the row, so that a row in ascending
-/// order does not list every chunk in turn. `−inf` if the sample has nothing to say.
+/// A lower bound on τ from one vector of entries, by Newton steps from `−1`.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn lane_bound<V: Vector, P: Slope>(prof: P, m: V, frame: Frame) -> f64 {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let x = m.sub(V::splat(frame.max)).mul(V::splat(frame.scale));
+        let mut tau = -1.0;
+        for _ in 0..3 {
+            let (f, g) = prof.terms(x, &At::new(Tau::new(f64::from(tau as f32))));
+            let total = |v| V::wide_total(V::wide_add(V::wide_zero(), v));
+            tau += prof.step_wide(total(f), total(g));
+        }
+        tau - 1e-6
+    }
+}
+
+/// A limit from vectors further on in the row, if they reach above its first chunk: a row in
+/// ascending order would list every chunk in turn. `−inf` if they have nothing to say.
 ///
 /// # Safety
 /// `z` is readable for `d > CHUNK` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn first_limit<V: Vector, P: Slope>(prof: P, z: *const f32, d: usize, scale: f32) -> f32 {
-    const SAMPLES: usize = 32;
+unsafe fn outlook<V: Vector, P: Slope>(prof: P, z: *const f32, d: usize, first: Frame) -> f32 {
     // SAFETY: the last vector read ends at `d`.
     unsafe {
-        let mut sample = [0.0f32; SAMPLES * MAX_LANES];
-        let mut m = V::splat(f32::NEG_INFINITY);
-        // No entry twice: τ of a multiset is no bound. The last vector stands alone.
-        let stride = (d - 2 * V::LANES) / (SAMPLES - 2);
-        for k in 0..SAMPLES {
-            let at = if k + 1 < SAMPLES { k * stride } else { d - V::LANES };
-            let v = V::load(z.add(at));
-            m = v.max(m);
-            v.store(sample.as_mut_ptr().add(k * V::LANES));
-        }
+        let [a, b, c] = ahead::<V>(z, d);
+        let m = a.max(b).max(c);
         let max = m.reduce_max();
-        if !max.is_finite() {
-            return f32::NEG_INFINITY;
+        if max > first.max && max < f32::INFINITY {
+            let frame = Frame { max, ..first };
+            let limit = cut(lane_bound::<V, P>(prof, m, frame) as f32, frame);
+            // A NaN makes the limit NaN; the row is bad and the scan will say so.
+            if limit.is_nan() { f32::NEG_INFINITY } else { limit }
+        } else {
+            f32::NEG_INFINITY
         }
-        let frame = Frame { max, scale };
-        let tau = bound::<V, P>(prof, sample.as_ptr(), SAMPLES * V::LANES, frame, -1.0, 4);
-        let limit = cut(tau as f32, frame);
-        // A NaN in the sample makes the limit NaN; the row is bad and the scan will say so.
-        if limit.is_nan() { f32::NEG_INFINITY } else { limit }
     }
 }
 
-/// How many of `n` floats (whole vectors) are above `limit`.
+/// Three vectors from the rest of a row with several chunks.
 ///
 /// # Safety
-/// `p` is readable for `n` floats; the CPU has the instruction set of `V`.
+/// As [`outlook`].
 #[inline(always)]
-unsafe fn above<V: Vector>(p: *const f32, n: usize, limit: f32) -> usize {
+unsafe fn ahead<V: Vector>(z: *const f32, d: usize) -> [V; 3] {
+    // SAFETY: the last vector read ends at `d`.
+    unsafe { [V::load(z.add(d / 2)), V::load(z.add(d / 4 * 3)), V::load(z.add(d - V::LANES))] }
+}
+
+/// Whether the rest of the row has as many candidates as its first chunk, by a glance.
+///
+/// # Safety
+/// As [`outlook`].
+#[inline(always)]
+unsafe fn is_even<V: Vector>(z: *const f32, d: usize, limit: f32) -> bool {
+    // SAFETY: as the caller vouches.
+    let above = |v: V| unsafe { V::bits(v.gt(V::splat(limit))).count_ones() as usize };
+    // SAFETY: as the caller vouches.
+    d > CHUNK && unsafe { ahead::<V>(z, d) }.map(above).iter().sum::<usize>() > V::LANES
+}
+
+/// Leaves the entries of a list that are above `limit`; returns how many.
+///
+/// # Safety
+/// The lists hold `n` entries.
+#[inline(always)]
+unsafe fn prune(list: *mut f32, index: *mut u32, n: usize, limit: f32) -> usize {
+    // SAFETY: entries move to the front, one at a time.
+    unsafe {
+        let mut kept = 0;
+        for k in 0..n {
+            let v = *list.add(k);
+            *list.add(kept) = v;
+            *index.add(kept) = *index.add(k);
+            kept += usize::from(v > limit);
+        }
+        kept
+    }
+}
+
+outlined! {
+    /// `gain · [x − τ]₊^e` of the `n` candidates `x` (in place), put into a row of zeros. With
+    /// `LOSS` returns `Σ p·u`; without, the gain is 1 and nothing is summed.
+    ///
+    /// # Safety
+    /// `list` is readable and writable for `n` floats and a vector more, every `index[k]` lies
+    /// within `out` for `k < n`; the CPU has the instruction set of `V`.
+    unsafe fn scatter<V, P: Profile; LOSS>(
+        prof: P,
+        list: (*mut f32, *const u32, usize),
+        out: *mut f32,
+        tau: Tau,
+        gain: f32,
+    ) -> f64 => scatter_any
+}
+
+/// # Safety
+/// As [`scatter`].
+#[inline(always)]
+unsafe fn scatter_any<V: Vector, P: Profile, const LOSS: bool>(
+    prof: P,
+    (c, index, n): (*mut f32, *const u32, usize),
+    out: *mut f32,
+    tau: Tau,
+    gain: f32,
+) -> f64 {
     // SAFETY: as the caller vouches.
     unsafe {
-        let limit = V::splat(limit);
-        let (mut i, mut count) = (0, 0);
+        let (at, gain) = (At::new(tau), V::splat(gain));
+        let mut wide = V::wide_zero();
+        // What lies behind the list in its last vector must not count.
+        V::splat(f32::NEG_INFINITY).store(c.add(n));
+        let mut i = 0;
         while i < n {
-            count += V::bits(V::load(p.add(i)).gt(limit)).count_ones() as usize;
+            let (u, p) = prof.prob(V::load(c.add(i)), &at);
+            if LOSS {
+                wide = V::wide_add(wide, p.mul(u));
+                p.mul(gain).store(c.add(i));
+            } else {
+                p.store(c.add(i));
+            }
             i += V::LANES;
         }
-        count
+        for k in 0..n {
+            *out.add(*index.add(k) as usize) = *c.add(k);
+        }
+        if LOSS { V::wide_total(wide) } else { 0.0 }
     }
 }

@@ -18,6 +18,7 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
 //! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
+//! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
 //! | `structured.rs`, `fused.rs`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups |
@@ -31,6 +32,7 @@ mod alpha_backward;
 pub mod attention;
 mod backward;
 mod direct;
+mod dense;
 mod dispatch;
 mod evsoftmax;
 mod expo;
@@ -157,6 +159,13 @@ impl Scratch {
     #[must_use]
     pub fn new() -> Scratch {
         Scratch::default()
+    }
+
+    /// How much memory it holds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        4 * (self.floats.capacity() + self.index.capacity())
+            + self.sums.capacity() * std::mem::size_of::<write::RowSum>()
     }
 
     /// Room for `n` floats.

@@ -1,6 +1,7 @@
 //! Which algorithm serves which mapping, for any instruction set.
 
-use super::alpha::{Above, Below};
+use super::alpha::Below;
+use super::dense::{Smooth, Steep};
 use super::profile::{Entmax15, Slope, Sparsemax, Whole};
 use super::vector::Vector;
 use super::write::RowSum;
@@ -49,11 +50,12 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
                     None if is_short && (1..=8).contains(&bounds.n) => {
                         short::forward::<V, _, _>((bounds, prof), job, loss);
                     }
-                    None => long::forward::<V, _, _>((bounds, prof), job, loss),
+                    None if alpha < 1.25 => long::forward::<V, _, _>((bounds, Smooth::<true>::new(alpha)), job, loss),
+                    None => long::forward::<V, _, _>((bounds, Smooth::<false>::new(alpha)), job, loss),
                 }
             }
             Map::Entmax(alpha) => {
-                let prof = Above::new(alpha);
+                let prof = Steep::new(alpha);
                 let bounds = Sparsemax(prof.inner());
                 long::forward::<V, _, _>((bounds, prof), job, loss);
             }

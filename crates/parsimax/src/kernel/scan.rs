@@ -50,19 +50,25 @@ pub(crate) unsafe fn row_max<V: Vector>(z: *const f32, d: usize) -> f32 {
 }
 
 /// Entries in a tile, the unit in which long rows are looked at.
-pub(crate) const TILE: usize = 128;
+pub(crate) const TILE: usize = 64;
 
 /// Lane maxima of every tile of a chunk, stored one vector a tile; the lane maxima of the
-/// whole; whether there is a NaN.
+/// whole; whether there is a NaN. With `ZERO` writes zeros to `out` on the way: reading and
+/// writing at once take no longer than a copy.
 ///
 /// # Safety
-/// `z` is readable for `len` floats and `tiles` writable for a vector per (begun) tile; the
-/// CPU has the instruction set of `V`.
+/// `z` is readable for `len` floats, `tiles` writable for a vector per (begun) tile, and with
+/// `ZERO` also `out` for `len` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn tile_maxima<V: Vector>(z: *const f32, len: usize, tiles: *mut f32) -> (V, bool) {
-    // SAFETY: every load stays within `len` floats.
+pub(crate) unsafe fn tile_maxima<V: Vector, const ZERO: bool>(
+    z: *const f32,
+    len: usize,
+    tiles: *mut f32,
+    out: *mut f32,
+) -> (V, bool) {
+    // SAFETY: every access stays within `len` floats.
     unsafe {
-        let none = V::splat(f32::NEG_INFINITY);
+        let (none, zero) = (V::splat(f32::NEG_INFINITY), V::splat(0.0));
         let (mut all, mut nan) = (none, none.unordered(none));
         let (mut i, mut t) = (0, 0);
         while i + TILE <= len {
@@ -74,6 +80,10 @@ pub(crate) unsafe fn tile_maxima<V: Vector>(z: *const f32, len: usize, tiles: *m
                 m[0] = a.max(m[0]);
                 m[1] = b.max(m[1]);
                 nan = V::or(nan, a.unordered(b));
+                if ZERO {
+                    zero.store(out.add(i + k));
+                    zero.store(out.add(i + k + V::LANES));
+                }
                 k += 2 * V::LANES;
             }
             let m = m[0].max(m[1]);
@@ -88,8 +98,69 @@ pub(crate) unsafe fn tile_maxima<V: Vector>(z: *const f32, len: usize, tiles: *m
             m.store(tiles.add(t * V::LANES));
             all = m.max(all);
             bad |= nan;
+            if ZERO {
+                std::ptr::write_bytes(out.add(i), 0, len - i);
+            }
         }
         (all, bad)
+    }
+}
+
+/// Which tiles reach above `limit`, one bit each, of at most 64; and how many of their
+/// maxima do.
+///
+/// # Safety
+/// `tiles` is readable for `count` vectors; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn tiles_above<V: Vector>(tiles: *const f32, count: usize, limit: f32) -> (u64, usize) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let limit = V::splat(limit);
+        let (mut mask, mut many) = (0u64, 0);
+        for t in 0..count {
+            let bits = V::bits(V::load(tiles.add(t * V::LANES)).gt(limit));
+            mask |= u64::from(bits != 0) << t;
+            many += bits.count_ones() as usize;
+        }
+        (mask, many)
+    }
+}
+
+/// As [`collect_indexed`], for one tile in which few entries are expected.
+///
+/// # Safety
+/// As [`collect_indexed`], with `len ≤ TILE`.
+#[inline(always)]
+pub(crate) unsafe fn collect_tile<V: Vector>(
+    z: *const f32,
+    len: usize,
+    cut: f32,
+    base: u32,
+    out: *mut f32,
+    index: *mut u32,
+) -> usize {
+    // SAFETY: as in `collect_indexed`; bits stand for entries of the tile.
+    unsafe {
+        if len == TILE {
+            let cut = V::splat(cut);
+            let (mut bits, mut k) = (0u64, 0);
+            while k < TILE {
+                bits |= u64::from(V::bits(V::load(z.add(k)).gt(cut))) << k;
+                k += V::LANES;
+            }
+            if bits.count_ones() <= 8 {
+                let mut n = 0;
+                while bits != 0 {
+                    let i = bits.trailing_zeros();
+                    *out.add(n) = *z.add(i as usize);
+                    *index.add(n) = base + i;
+                    n += 1;
+                    bits &= bits - 1;
+                }
+                return n;
+            }
+        }
+        collect_indexed::<V>(z, len, cut, base, out, index)
     }
 }
 

@@ -87,59 +87,6 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
     }
 }
 
-outlined! {
-    /// The same for the `n` candidates `x` (in place), scattered into a row of zeros.
-    ///
-    /// # Safety
-    /// `c` is readable and writable for `n` floats rounded up to whole vectors, every
-    /// `index[k] < d` for `k < n`, `out` is writable for `d` floats; the CPU has the
-    /// instruction set of `V`.
-    pub(crate) unsafe fn scattered<V, P: Profile; LOSS>(
-        prof: P,
-        list: (*mut f32, *const u32, usize),
-        out: *mut f32,
-        d: usize,
-        tau: Tau,
-        gain: f32,
-    ) -> f64 => scattered_any
-}
-
-/// # Safety
-/// As [`scattered`].
-#[inline(always)]
-unsafe fn scattered_any<V: Vector, P: Profile, const LOSS: bool>(
-    prof: P,
-    (c, index, n): (*mut f32, *const u32, usize),
-    out: *mut f32,
-    d: usize,
-    tau: Tau,
-    gain: f32,
-) -> f64 {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let (at, gain) = (At::new(tau), V::splat(gain));
-        let mut wide = V::wide_zero();
-        std::ptr::write_bytes(out, 0, d);
-        // What lies behind the list in its last vector must not count.
-        V::splat(f32::NEG_INFINITY).store(c.add(n));
-        let mut i = 0;
-        while i < n {
-            let (u, p) = prof.prob(V::load(c.add(i)), &at);
-            if LOSS {
-                wide = V::wide_add(wide, p.mul(u));
-                p.mul(gain).store(c.add(i));
-            } else {
-                p.store(c.add(i));
-            }
-            i += V::LANES;
-        }
-        for k in 0..n {
-            *out.add(*index.add(k) as usize) = *c.add(k);
-        }
-        if LOSS { V::wide_total(wide) } else { 0.0 }
-    }
-}
-
 /// [`dense`] with a gain if there is one.
 ///
 /// # Safety

@@ -1,0 +1,371 @@
+//! α-entmax with any α on long rows: few passes where every term is a power.
+//!
+//! A power costs as much as reading the entry ten times, so what counts is how often the
+//! whole row is evaluated. The root for a sample of the row, with as small a share of the
+//! mass, is within a few percent; from there Newton needs two passes. A third that only
+//! confirms them is left out: how much residual a step leaves is known from the step before.
+//!
+//! The sample is solved by the same code as any list. With `p = u^{1/δ}` a share `1/s` of the
+//! mass is `Σ (s^δ u)^{1/δ} = 1`: the entries are multiplied by `s^δ`, and so is τ.
+
+use super::alpha::{Above, Below};
+use super::expo::{exp2_nonpos, log2_of_parts};
+use super::pair::Pair;
+use super::profile::{At, Profile, Slope, Tau};
+use super::solve::Frame;
+use super::vector::{MAX_LANES, Vector, outlined};
+
+/// Vectors in a sample.
+const SAMPLE: usize = 64;
+
+/// Lists at least this many vectors long are sampled first.
+const LONG: usize = 4 * SAMPLE;
+
+/// Passes before the slower, safer way is taken.
+const PASSES: usize = 10;
+
+/// Four vectors that move together: a power is a chain of some forty dependent operations, and
+/// a processor that waits for one looks ahead over three of them at most.
+type Four<V> = Pair<Pair<V>>;
+
+/// Terms that a lane adds in f32 before the sum moves to f64.
+const BLOCK: usize = 16;
+
+outlined! {
+    /// `Σ f(u)` and `Σ g(u)` over `len` entries.
+    ///
+    /// # Safety
+    /// `z` is readable for `len` floats; the CPU has the instruction set of `V`.
+    unsafe fn sums<V, P: Slope; READY>(
+        prof: P,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        tau: Tau,
+    ) -> (f64, f64) => sums_any
+}
+
+/// # Safety
+/// As [`sums`].
+#[inline(always)]
+unsafe fn sums_any<V: Vector, P: Slope, const READY: bool>(
+    prof: P,
+    z: *const f32,
+    len: usize,
+    frame: Frame,
+    tau: Tau,
+) -> (f64, f64) {
+    // SAFETY: every load stays within `len` floats.
+    unsafe {
+        let at = At::new(tau);
+        let (max, scale, zero) = (Four::<V>::splat(frame.max), Four::<V>::splat(frame.scale), Four::<V>::splat(0.0));
+        let (mut wf, mut wg) = (Four::<V>::wide_zero(), Four::<V>::wide_zero());
+        let lanes = Four::<V>::LANES;
+        let mut i = 0;
+        while i < len {
+            let (mut f, mut g) = (zero, zero);
+            let end = len.min(i + lanes * BLOCK);
+            while i + lanes <= end {
+                let x = Four::<V>::load(z.add(i));
+                let (a, b) = prof.terms(if READY { x } else { x.sub(max).mul(scale) }, &at);
+                f = f.add(a);
+                g = g.add(b);
+                i += lanes;
+            }
+            if i < end {
+                let x = Four::<V>::load_first(z.add(i), end - i, f32::NEG_INFINITY);
+                let (a, b) = prof.terms(if READY { x } else { x.sub(max).mul(scale) }, &at);
+                f = f.add(a);
+                g = g.add(b);
+                i = end;
+            }
+            wf = Four::<V>::wide_add(wf, f);
+            wg = Four::<V>::wide_add(wg, g);
+        }
+        (Four::<V>::wide_total(wf), Four::<V>::wide_total(wg))
+    }
+}
+
+outlined! {
+    /// `gain · [x − τ]₊^e` for every entry. With `LOSS` returns `Σ p·u`; without, the gain is 1
+    /// and nothing is summed.
+    ///
+    /// # Safety
+    /// `z` is readable and `out` writable for `d` floats, and they do not overlap; the CPU has
+    /// the instruction set of `V`.
+    pub(crate) unsafe fn write<V, P: Profile; LOSS>(
+        prof: P,
+        z: *const f32,
+        out: *mut f32,
+        d: usize,
+        frame: Frame,
+        tau: Tau,
+        gain: f32,
+    ) -> f64 => write_any
+}
+
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_any<V: Vector, P: Profile, const LOSS: bool>(
+    prof: P,
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    frame: Frame,
+    tau: Tau,
+    gain: f32,
+) -> f64 {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let at = At::new(tau);
+        let (max, scale, gain) = (Four::<V>::splat(frame.max), Four::<V>::splat(frame.scale), Four::<V>::splat(gain));
+        let mut wide = Four::<V>::wide_zero();
+        let lanes = Four::<V>::LANES;
+        let mut i = 0;
+        while i + lanes <= d {
+            let (u, p) = prof.prob(Four::<V>::load(z.add(i)).sub(max).mul(scale), &at);
+            if LOSS {
+                wide = Four::<V>::wide_add(wide, p.mul(u));
+                p.mul(gain).store(out.add(i));
+            } else {
+                p.store(out.add(i));
+            }
+            i += lanes;
+        }
+        if i < d {
+            let x = Four::<V>::load_first(z.add(i), d - i, f32::NEG_INFINITY).sub(max).mul(scale);
+            let (u, p) = prof.prob(x, &at);
+            if LOSS {
+                wide = Four::<V>::wide_add(wide, p.mul(u));
+            }
+            p.mul(gain).store_first(out.add(i), d - i);
+        }
+        if LOSS { Four::<V>::wide_total(wide) } else { 0.0 }
+    }
+}
+
+/// A guess at τ from a sample of a list: no bound, it may lie on either side. `None` if the
+/// sample cannot be scaled.
+///
+/// # Safety
+/// `z` is readable for `len ≥ SAMPLE · LANES` floats; the CPU has the instruction set of `V`.
+unsafe fn guess<V: Vector, P: Profile, const READY: bool>(
+    prof: P,
+    delta: f64,
+    (z, len): (*const f32, usize),
+    frame: Frame,
+    start: f64,
+) -> Option<f64> {
+    let share = len as f64 / (SAMPLE * V::LANES) as f64;
+    let factor = share.powf(delta);
+    // Far from the ends of the range, so that neither products nor quotients leave it.
+    if factor > 1e18 {
+        return None;
+    }
+    let mut sample = [0.0f32; (SAMPLE + 1) * MAX_LANES];
+    // SAFETY: the last vector read ends within the list; the sample has room for one more.
+    unsafe {
+        let stride = (len - V::LANES) / (SAMPLE - 1);
+        for k in 0..SAMPLE {
+            for i in 0..V::LANES {
+                let v = *z.add(k * stride + i);
+                let x = if READY { v } else { (v - frame.max) * frame.scale };
+                sample[k * V::LANES + i] = x * factor as f32;
+            }
+        }
+        let ready = Frame { max: 0.0, scale: 1.0 };
+        let from = (start * factor).max(-1.0);
+        let tau = prof.root::<V, true>(sample.as_ptr(), SAMPLE * V::LANES, ready, from).value() / factor;
+        (tau < 0.0).then_some(tau.max(start))
+    }
+}
+
+/// `1 < α < 2` on long rows. `NEAR` keeps the digits of `u − 1` where `u` is near 1, which large
+/// exponents ask for.
+#[derive(Clone, Copy)]
+pub(crate) struct Smooth<const NEAR: bool> {
+    delta: f64,
+    e: f32,
+    prof: Below,
+}
+
+impl<const NEAR: bool> Smooth<NEAR> {
+    pub(crate) fn new(alpha: f64) -> Self {
+        Smooth { delta: alpha - 1.0, e: (1.0 / (alpha - 1.0)) as f32, prof: Below::new(alpha) }
+    }
+}
+
+/// Smaller than any `u > 0`, as −τ is at least `d^{1−α}`, and so small that its powers vanish.
+const TINY: f32 = f32::MIN_POSITIVE;
+
+impl<const NEAR: bool> Slope for Smooth<NEAR> {
+    const ROUGH: bool = false;
+    const DEAR: bool = true;
+    #[inline(always)]
+    fn inner(&self) -> f32 {
+        self.prof.inner()
+    }
+    #[inline(always)]
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        let (u, p) = unsafe { self.prob(x, at) };
+        (p, p.div(u))
+    }
+    #[inline(always)]
+    fn step_wide(&self, f: f64, g: f64) -> f64 {
+        self.prof.step_wide(f, g)
+    }
+}
+
+impl<const NEAR: bool> Profile for Smooth<NEAR> {
+    #[inline(always)]
+    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.prof.step(f, g) }
+    }
+    #[inline(always)]
+    unsafe fn unsettled<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask {
+        // SAFETY: as the caller vouches.
+        unsafe { self.prof.unsettled(sums, before, step, n) }
+    }
+    #[inline(always)]
+    fn unsettled_wide(&self, sums: (f64, f64), before: f64, step: f64, n: f64) -> bool {
+        self.prof.unsettled_wide(sums, before, step, n)
+    }
+    /// `u` is not 0 but [`TINY`] where `p` is 0.
+    #[inline(always)]
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let u = at.excess(x).max(V::splat(TINY));
+            let (m, k) = u.split_exponent();
+            let mut r = m.sub(V::splat(1.0));
+            if NEAR {
+                r = at.below_one(x).select(u.gt(V::splat(0.708)), r);
+            }
+            (u, exp2_nonpos(log2_of_parts((r, k)).mul(V::splat(self.e))))
+        }
+    }
+
+    /// Newton on the norm from the guess. A step from a residual `r` leaves about `c·r²`, with
+    /// a `c` that the last two residuals tell; it is taken off in advance.
+    unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if len < LONG * V::LANES {
+                return self.prof.root::<V, READY>(z, len, frame, start);
+            }
+            let Some(mut tau) = guess::<V, Below, READY>(self.prof, self.delta, (z, len), frame, start) else {
+                return self.prof.root::<V, READY>(z, len, frame, start);
+            };
+            let mut before: Option<f64> = None;
+            for _ in 0..PASSES {
+                let (f, g) = sums::<V, Self, READY>(*self, z, len, frame, Tau::new(tau));
+                if g <= 0.0 {
+                    break;
+                }
+                let residual = f - 1.0;
+                let left = before.map(|r| residual / (r * r)).filter(|c| (0.0..1.0).contains(c));
+                let expected = left.unwrap_or(1.0) * residual * residual;
+                let step = self.prof.step_wide(f, g) + left.map_or(0.0, |_| expected * self.delta / g);
+                tau = start.max(tau + step);
+                // Corrected, about a fifth of what is expected stays; uncorrected all of it.
+                if expected <= if left.is_some() { 2e-6 } else { 4e-7 } {
+                    return Tau::new(tau);
+                }
+                before = (residual.abs() < 0.2).then_some(residual);
+            }
+            self.prof.root::<V, READY>(z, len, frame, start)
+        }
+    }
+}
+
+/// `α > 2` on long rows.
+#[derive(Clone, Copy)]
+pub(crate) struct Steep {
+    delta: f64,
+    prof: Above,
+}
+
+impl Steep {
+    pub(crate) fn new(alpha: f64) -> Steep {
+        Steep { delta: alpha - 1.0, prof: Above::new(alpha) }
+    }
+}
+
+impl Slope for Steep {
+    const ROUGH: bool = Above::ROUGH;
+    const DEAR: bool = Above::DEAR;
+    #[inline(always)]
+    fn inner(&self) -> f32 {
+        self.prof.inner()
+    }
+    /// `p` and `p/u`, the slope of `p` in τ but for its factor.
+    #[inline(always)]
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (u, p) = self.prof.prob(x, at);
+            (p, p.div(u).keep(u.gt(V::splat(0.0))))
+        }
+    }
+    fn step_wide(&self, f: f64, g: f64) -> f64 {
+        self.prof.step_wide(f, g)
+    }
+}
+
+impl Profile for Steep {
+    unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.prof.step(f, g) }
+    }
+    unsafe fn unsettled<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask {
+        // SAFETY: as the caller vouches.
+        unsafe { self.prof.unsettled(sums, before, step, n) }
+    }
+    fn unsettled_wide(&self, sums: (f64, f64), before: f64, step: f64, n: f64) -> bool {
+        self.prof.unsettled_wide(sums, before, step, n)
+    }
+    #[inline(always)]
+    unsafe fn prob<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.prof.prob(x, at) }
+    }
+
+    /// Newton in the probability `q = (−τ)^{1/δ}` of the maximum, in which equal entries make
+    /// a straight line, from the guess and within what is known of `q`. Done when the residual
+    /// is small: where an entry sits on the threshold no prediction holds. If it does not get
+    /// small, the careful way finds the entry.
+    unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if len < LONG * V::LANES {
+                return self.prof.root::<V, READY>(z, len, frame, start);
+            }
+            let Some(tau) = guess::<V, Above, READY>(self.prof, self.delta, (z, len), frame, start) else {
+                return self.prof.root::<V, READY>(z, len, frame, start);
+            };
+            let (delta, e) = (self.delta, 1.0 / self.delta);
+            let (mut low, mut high) = (1.0 / len as f64, (-start).clamp(0.0, 1.0).powf(e));
+            let mut q = (-tau).powf(e).clamp(low, high);
+            // The powers themselves are no better: their error grows with the logarithm.
+            let close = 2.5e-7 - 4e-8 * q.log2();
+            for _ in 0..PASSES {
+                let tau = Tau::new(-q.powf(delta));
+                let (f, g) = sums::<V, Steep, READY>(*self, z, len, frame, tau);
+                if (f - 1.0).abs() <= close {
+                    return tau;
+                }
+                if f < 1.0 {
+                    low = low.max(q)
+                } else {
+                    high = high.min(q)
+                }
+                let next = q + (1.0 - f) / (q.powf(delta - 1.0) * g);
+                q = if next >= low && next <= high { next } else { 0.5 * (low + high) };
+            }
+            self.prof.root::<V, READY>(z, len, frame, start)
+        }
+    }
+}

@@ -84,9 +84,10 @@ impl<'a> Plan<'a> {
         Error::Score { operation: self.operation, row, index, value }
     }
 
-    /// Rows per chunk: a fixed amount of work.
+    /// Rows per chunk: a fixed amount of work. Short rows come in eights, as the kernels take them.
     fn chunk_rows(&self) -> usize {
-        (16_384 / self.z.len.max(1)).clamp(1, 1 << 16).next_multiple_of(8)
+        let rows = (16_384 / self.z.len.max(1)).clamp(1, 1 << 16);
+        if rows < 8 { rows } else { rows.next_multiple_of(8) }
     }
 
     /// Whether a thread pool would bring more than it costs.
@@ -125,7 +126,7 @@ impl<'a> Plan<'a> {
         }
         // Rows that are not contiguous are computed block by block into packed memory and put in place by
         // the caller's thread.
-        let block = self.chunk_rows() * 16;
+        let block = (65_536 / len).clamp(1, 16 * self.chunk_rows()).next_multiple_of(self.chunk_rows());
         let mut packed = vec![T::default(); block.min(count) * len];
         let mut results = Vec::new();
         for first in (0..count).step_by(block) {

@@ -436,6 +436,9 @@ impl<'a, M: Mapping> Rows<'a, M> {
         work: &mut Work,
     ) -> Result<()> {
         let Work { clean, p, v, result, scratch } = work;
+        if let Some(done) = self.in_place(operation, plan, row, z, pv, out, scratch) {
+            return done;
+        }
         if let Err(index) = clean.load(z, plan.mask(row)) {
             out.fill(T::NAN);
             return Err(plan.bad_score(row, index, z[index].widen()));
@@ -458,6 +461,32 @@ impl<'a, M: Mapping> Rows<'a, M> {
         };
         clean.scatter(result, 1.0, out);
         done.map_err(|e| at_row(e, row))
+    }
+
+    /// The row without a copy, if it is in double precision, unmasked and finite throughout.
+    #[expect(clippy::too_many_arguments, reason = "as for a row")]
+    fn in_place<T: Float>(
+        &self,
+        operation: Operation,
+        plan: &Plan<'_>,
+        row: usize,
+        z: &[T],
+        pv: Option<(&[T], &[T])>,
+        out: &mut [T],
+        scratch: &mut Scratch,
+    ) -> Option<Result<()>> {
+        let (z, out) = (T::as_f64(z)?, T::as_f64_mut(out)?);
+        if plan.is_masked() || z.is_empty() || !z.iter().all(|z| z.is_finite()) {
+            return None;
+        }
+        let mapping = self.mapping(row);
+        let done = match (operation, pv) {
+            (Operation::Forward, _) => mapping.forward_row(z, out, scratch).map(|_| ()),
+            (Operation::Vjp, Some((p, v))) => mapping.vjp_row(z, T::as_f64(p)?, T::as_f64(v)?, out, scratch),
+            (Operation::Jvp, Some((p, v))) => mapping.jvp_row(z, T::as_f64(p)?, T::as_f64(v)?, out, scratch),
+            _ => return None,
+        };
+        Some(done.map_err(|e| at_row(e, row)))
     }
 
     fn plan<T>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {

@@ -8,6 +8,7 @@ use crate::batch::Plan;
 use crate::kernel::{self, Map, Status};
 use crate::view::RowLayout;
 use crate::{Error, Float, View};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// A kernel and the factor 1/γ on differences of scores.
@@ -25,12 +26,34 @@ impl Kernel {
     }
 }
 
-/// Memory of one chunk of rows.
-#[derive(Default)]
+/// Memory of one chunk of rows. What the kernels work in is kept for the next chunk of the thread, unless
+/// it is large.
 pub(crate) struct Buffers {
     gather: [Vec<f32>; 3],
     status: Vec<Status>,
     scratch: kernel::Scratch,
+}
+
+/// Bytes of working memory that a thread keeps at most.
+const SPARE: usize = 1 << 18;
+
+thread_local! {
+    static KEPT: Cell<Option<kernel::Scratch>> = const { Cell::new(None) };
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self { gather: Default::default(), status: Vec::new(), scratch: KEPT.take().unwrap_or_default() }
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        if self.scratch.bytes() <= SPARE {
+            // A thread that is ending has nowhere to keep it.
+            let _ = KEPT.try_with(|kept| kept.set(Some(std::mem::take(&mut self.scratch))));
+        }
+    }
 }
 
 /// Rows of an array one behind the other, borrowed if they lie like that.

@@ -1,0 +1,116 @@
+//! How much memory a call takes beyond its output, counted by the allocator itself.
+
+// An allocator is an unsafe trait; this one counts and hands over to the system's.
+#![allow(unsafe_code)]
+
+use parsimax::loss::{FenchelYoung, Target};
+use parsimax::registry::{Options, build};
+use parsimax::{Mapping, Rows, View, ViewMut};
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+static NOW: AtomicUsize = AtomicUsize::new(0);
+static PEAK: AtomicUsize = AtomicUsize::new(0);
+
+/// One measurement at a time.
+static QUIET: Mutex<()> = Mutex::new(());
+
+struct Counting;
+
+// SAFETY: every request goes to the system's allocator as it came.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let now = NOW.fetch_add(layout.size(), Ordering::Relaxed) + layout.size();
+        PEAK.fetch_max(now, Ordering::Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        NOW.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: as the caller vouches.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+/// Bytes at the peak of `work` beyond those held before.
+fn peak(work: impl FnOnce()) -> usize {
+    let before = NOW.load(Ordering::Relaxed);
+    PEAK.store(before, Ordering::Relaxed);
+    work();
+    PEAK.load(Ordering::Relaxed) - before
+}
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Scores of several kinds of support: sparse, dense, equal, ascending.
+fn inputs(d: usize) -> Vec<Vec<f32>> {
+    let mut random = fastrand::Rng::with_seed(1309);
+    let mut normal = || (-2.0 * (1.0 - random.f64()).ln()).sqrt() * (std::f64::consts::TAU * random.f64()).cos();
+    let sparse: Vec<f32> = (0..d).map(|_| normal() as f32).collect();
+    let dense = sparse.iter().map(|z| 0.01 * z).collect();
+    let mut ascending = sparse.clone();
+    ascending.sort_by(f32::total_cmp);
+    vec![sparse, dense, vec![1.0; d], ascending]
+}
+
+fn mappings() -> Vec<Box<dyn Mapping>> {
+    let entmax = |alpha| build("entmax", &Options { alpha: Some(alpha), ..Options::default() });
+    let named = ["softmax", "sparsemax", "entmax15", "ev-softmax"].map(|name| build(name, &Options::default()));
+    named.into_iter().chain([1.1, 1.25, 1.75, 3.0].map(entmax)).map(|mapping| mapping.unwrap()).collect()
+}
+
+#[test]
+fn single_precision_takes_less_than_a_megabyte_beyond_its_output() {
+    let _quiet = QUIET.lock();
+    for shape in [[4096, 64], [256, 1024], [16, 65_536], [1, 1 << 20]] {
+        let n = shape[0] * shape[1];
+        let mut p = vec![0.0f32; n];
+        for z in inputs(n) {
+            for mapping in mappings() {
+                for threads in [false, true] {
+                    let rows = Rows::new(&mapping);
+                    let rows = if threads { rows } else { rows.single_threaded() };
+                    let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
+                    let bytes = peak(|| rows.forward(z, p).unwrap());
+                    assert!(bytes < MEGABYTE, "{} of {shape:?}: {bytes} bytes", mapping.name());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn losses_take_less_than_a_megabyte_beyond_their_gradient() {
+    let _quiet = QUIET.lock();
+    let shape = [4, 1 << 18];
+    let n = shape[0] * shape[1];
+    let mut gradient = vec![0.0f32; n];
+    for z in inputs(n) {
+        for name in ["softmax", "sparsemax", "entmax15"] {
+            let mapping = build(name, &Options::default()).unwrap();
+            let loss = FenchelYoung::new(mapping.regularized().unwrap());
+            let (z, gradient) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut gradient, &shape).unwrap());
+            let target = Target::Classes(&[0, 1, 2, 3]);
+            let bytes = peak(|| drop(loss.loss_and_gradient(z, target, gradient).unwrap()));
+            assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
+        }
+    }
+}
+
+#[test]
+fn sparse_rows_in_double_precision_are_not_copied() {
+    let _quiet = QUIET.lock();
+    let shape = [1, 1 << 20];
+    let z: Vec<f64> = inputs(shape[1])[0].iter().map(|z| f64::from(*z)).collect();
+    let mut p = vec![0.0; z.len()];
+    for name in ["sparsemax", "entmax15"] {
+        let mapping = build(name, &Options::default()).unwrap();
+        let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
+        let bytes = peak(|| Rows::new(&mapping).forward(z, p).unwrap());
+        assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
+    }
+}

@@ -145,39 +145,41 @@ unsafe fn write_any<V: Vector, P: Profile, const LOSS: bool>(
     }
 }
 
-/// A guess at τ from a sample of a list: no bound, it may lie on either side. `None` if the
-/// sample cannot be scaled.
-///
-/// # Safety
-/// `z` is readable for `len ≥ SAMPLE · LANES` floats; the CPU has the instruction set of `V`.
-unsafe fn guess<V: Vector, P: Profile, const READY: bool>(
-    prof: P,
-    delta: f64,
-    (z, len): (*const f32, usize),
-    frame: Frame,
-    start: f64,
-) -> Option<f64> {
-    let share = len as f64 / (SAMPLE * V::LANES) as f64;
-    let factor = share.powf(delta);
-    // Far from the ends of the range, so that neither products nor quotients leave it.
-    if factor > 1e18 {
-        return None;
-    }
-    let mut sample = [0.0f32; (SAMPLE + 1) * MAX_LANES];
-    // SAFETY: the last vector read ends within the list; the sample has room for one more.
-    unsafe {
+/// A sample of a list, and the share `s` of the list that one of its entries stands for.
+struct Sample {
+    x: [f32; (SAMPLE + 1) * MAX_LANES],
+    len: usize,
+    share: f64,
+    /// `s^δ`, the factor on the entries and on τ.
+    factor: f64,
+}
+
+/// The frame of entries that are measured already.
+const MEASURED: Frame = Frame { max: 0.0, scale: 1.0 };
+
+impl Sample {
+    /// Vectors spread over the list; `None` if they cannot be scaled.
+    ///
+    /// # Safety
+    /// `z` is readable for `len ≥ SAMPLE · LANES` floats.
+    unsafe fn new<V: Vector, const READY: bool>(delta: f64, z: *const f32, len: usize, frame: Frame) -> Option<Sample> {
+        let share = len as f64 / (SAMPLE * V::LANES) as f64;
+        let factor = share.powf(delta);
+        // Far from the ends of the range, so that neither products nor quotients leave it.
+        if factor > 1e18 {
+            return None;
+        }
+        let mut x = [0.0f32; (SAMPLE + 1) * MAX_LANES];
         let stride = (len - V::LANES) / (SAMPLE - 1);
         for k in 0..SAMPLE {
             for i in 0..V::LANES {
-                let v = *z.add(k * stride + i);
-                let x = if READY { v } else { (v - frame.max) * frame.scale };
-                sample[k * V::LANES + i] = x * factor as f32;
+                // SAFETY: the last vector read ends within the list.
+                let v = unsafe { *z.add(k * stride + i) };
+                let v = if READY { v } else { (v - frame.max) * frame.scale };
+                x[k * V::LANES + i] = v * factor as f32;
             }
         }
-        let ready = Frame { max: 0.0, scale: 1.0 };
-        let from = (start * factor).max(-1.0);
-        let tau = prof.root::<V, true>(sample.as_ptr(), SAMPLE * V::LANES, ready, from).value() / factor;
-        (tau < 0.0).then_some(tau.max(start))
+        Some(Sample { x, len: SAMPLE * V::LANES, share, factor })
     }
 }
 
@@ -193,6 +195,35 @@ pub(crate) struct Smooth<const NEAR: bool> {
 impl<const NEAR: bool> Smooth<NEAR> {
     pub(crate) fn new(alpha: f64) -> Self {
         Smooth { delta: alpha - 1.0, e: (1.0 / (alpha - 1.0)) as f32, prof: Below::new(alpha) }
+    }
+}
+
+impl<const NEAR: bool> Smooth<NEAR> {
+    /// A guess at τ from a sample: no bound, it may lie on either side.
+    ///
+    /// # Safety
+    /// As [`Sample::new`], and the CPU has the instruction set of `V`.
+    unsafe fn guess<V: Vector, const READY: bool>(
+        &self,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        start: f64,
+    ) -> Option<f64> {
+        // SAFETY: as the caller vouches.
+        let sample = unsafe { Sample::new::<V, READY>(self.delta, z, len, frame) }?;
+        let mut tau = (start * sample.factor).max(-1.0);
+        for _ in 0..PASSES {
+            // SAFETY: the sample holds so many floats.
+            let (f, g) =
+                unsafe { sums::<V, Self, true>(*self, sample.x.as_ptr(), sample.len, MEASURED, Tau::new(tau)) };
+            tau += self.prof.step_wide(f, g);
+            if (f - 1.0).abs() < 0.02 {
+                break;
+            }
+        }
+        // Also false for a NaN, which a sample without support brings.
+        (tau < 0.0).then(|| (tau / sample.factor).max(start))
     }
 }
 
@@ -256,7 +287,7 @@ impl<const NEAR: bool> Profile for Smooth<NEAR> {
             if len < LONG * V::LANES {
                 return self.prof.root::<V, READY>(z, len, frame, start);
             }
-            let Some(mut tau) = guess::<V, Below, READY>(self.prof, self.delta, (z, len), frame, start) else {
+            let Some(mut tau) = self.guess::<V, READY>(z, len, frame, start) else {
                 return self.prof.root::<V, READY>(z, len, frame, start);
             };
             let mut before: Option<f64> = None;
@@ -343,29 +374,50 @@ impl Profile for Steep {
             if len < LONG * V::LANES {
                 return self.prof.root::<V, READY>(z, len, frame, start);
             }
-            let Some(tau) = guess::<V, Above, READY>(self.prof, self.delta, (z, len), frame, start) else {
-                return self.prof.root::<V, READY>(z, len, frame, start);
-            };
-            let (delta, e) = (self.delta, 1.0 / self.delta);
-            let (mut low, mut high) = (1.0 / len as f64, (-start).clamp(0.0, 1.0).powf(e));
-            let mut q = (-tau).powf(e).clamp(low, high);
-            // The powers themselves are no better: their error grows with the logarithm.
-            let close = 2.5e-7 - 4e-8 * q.log2();
-            for _ in 0..PASSES {
-                let tau = Tau::new(-q.powf(delta));
-                let (f, g) = sums::<V, Steep, READY>(*self, z, len, frame, tau);
-                if (f - 1.0).abs() <= close {
-                    return tau;
-                }
-                if f < 1.0 {
-                    low = low.max(q)
-                } else {
-                    high = high.min(q)
-                }
-                let next = q + (1.0 - f) / (q.powf(delta - 1.0) * g);
-                q = if next >= low && next <= high { next } else { 0.5 * (low + high) };
+            let (low, high) = (1.0 / len as f64, (-start).clamp(0.0, 1.0).powf(1.0 / self.delta));
+            let found = Sample::new::<V, READY>(self.delta, z, len, frame).and_then(|sample| {
+                let (x, n) = (sample.x.as_ptr(), sample.len);
+                let most = (high * sample.share).min(1.0);
+                let q = self.settle::<V, true>(x, n, MEASURED, 1.0 / n as f64, (1.0 / n as f64, most), 0.01)?;
+                let q = (q / sample.share).max(low).min(high.max(low));
+                // The powers themselves are no better: their error grows with the logarithm.
+                self.settle::<V, READY>(z, len, frame, q, (low, high), 2.5e-7 - 4e-8 * q.log2())
+            });
+            match found {
+                Some(q) => Tau::new(-q.powf(self.delta)),
+                None => self.prof.root::<V, READY>(z, len, frame, start),
             }
-            self.prof.root::<V, READY>(z, len, frame, start)
         }
+    }
+}
+
+impl Steep {
+    /// Newton in `q` from a first value and within bounds, until the residual is at most `close`;
+    /// `None` if it does not get there.
+    ///
+    /// # Safety
+    /// As [`sums`].
+    unsafe fn settle<V: Vector, const READY: bool>(
+        &self,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        first: f64,
+        (mut low, mut high): (f64, f64),
+        close: f64,
+    ) -> Option<f64> {
+        let mut q = first;
+        for _ in 0..PASSES {
+            let tau = Tau::new(-q.powf(self.delta));
+            // SAFETY: as the caller vouches.
+            let (f, g) = unsafe { sums::<V, Steep, READY>(*self, z, len, frame, tau) };
+            if (f - 1.0).abs() <= close {
+                return Some(q);
+            }
+            (low, high) = if f < 1.0 { (low.max(q), high) } else { (low, high.min(q)) };
+            let next = q + (1.0 - f) / (q.powf(self.delta - 1.0) * g);
+            q = if next >= low && next <= high { next } else { 0.5 * (low + high) };
+        }
+        None
     }
 }

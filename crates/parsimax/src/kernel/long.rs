@@ -65,7 +65,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
             let z = job.z.as_ptr().add(r * d);
             let out = job.out.as_mut_ptr().add(r * d);
             let mut tau = 0.0;
-            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), (early, P::DEAR)) {
+            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), early) {
                 Err(status) => {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                     status
@@ -112,8 +112,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
 
 outlined! {
     /// One pass over the row: maximum, bound, candidates, zeros. A row that is dense from its
-    /// first chunk needs no zeros; they come early, or after a look at that chunk. Where terms
-    /// are dear, longer lists are worth their while. `how` says both.
+    /// first chunk needs no zeros; they come `early`, or after a look at that chunk.
     ///
     /// # Safety
     /// `z` is readable and `out` writable for `d` floats; the lists of scores and positions are
@@ -126,7 +125,7 @@ outlined! {
         d: usize,
         scale: f32,
         lists: (*mut f32, *mut u32),
-        how: (bool, bool),
+        early: bool,
     ) -> Result<Found, Status> => scan_any
 }
 
@@ -140,7 +139,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
     d: usize,
     scale: f32,
     (list, index): (*mut f32, *mut u32),
-    (early, dear): (bool, bool),
+    early: bool,
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list is cut short before it outgrows its room.
     unsafe {
@@ -149,7 +148,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
         let mut frame = Frame { max: f32::NEG_INFINITY, scale };
         let mut limit = f32::NEG_INFINITY;
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
-        let (mut crowded, most) = (CROWDED, (d / 4).clamp(TILE, ROOM / 2));
+        let (mut crowded, most) = ((d / 8 * 3).clamp(CROWDED, ROOM / 2), (d / 2).clamp(TILE, ROOM / 2));
         let mut start = 0;
         while start < d {
             let len = (d - start).min(CHUNK);
@@ -179,13 +178,12 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                 if mask.count_ones() > MANY_TILES {
                     // The maxima of the tiles are a larger subset.
                     let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
-                    tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 3) - 1e-6);
+                    tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 4) - 1e-6);
                     limit = limit.max(cut(tau as f32, frame));
                     (mask, many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
                 }
-                // Where nearly every maximum is a candidate, so is much of what lies below it.
-                let share = if dear { 12 } else { 7 };
-                if many * 16 >= count * V::LANES * share {
+                // Where nearly every maximum is a candidate, so is a third or more of what lies below it.
+                if many * 32 >= count * V::LANES * 31 {
                     sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit));
                 }
                 let few = many < 2 * mask.count_ones() as usize;
@@ -199,7 +197,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                     };
                     mask &= mask - 1;
                     if n > crowded {
-                        tau = tau.max(bound::<V, P>(prof, list, n, frame, tau, 3) - 1e-6);
+                        tau = tau.max(bound::<V, P>(prof, list, n, frame, tau, 4) - 1e-6);
                         limit = limit.max(cut(tau as f32, frame));
                         n = prune(list, index, n, limit);
                         sparse = n <= most;
@@ -229,7 +227,7 @@ unsafe fn lane_bound<V: Vector, P: Slope>(prof: P, m: V, frame: Frame) -> f64 {
     unsafe {
         let x = m.sub(V::splat(frame.max)).mul(V::splat(frame.scale));
         let mut tau = -1.0;
-        for _ in 0..3 {
+        for _ in 0..4 {
             let (f, g) = prof.terms(x, &At::new(Tau::new(f64::from(tau as f32))));
             let total = |v| V::wide_total(V::wide_add(V::wide_zero(), v));
             tau += prof.step_wide(total(f), total(g));

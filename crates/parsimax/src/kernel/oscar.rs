@@ -160,7 +160,7 @@ impl Pools {
         }
         let t = threshold(&self.pools, gamma);
         match self.spread(t, gamma) {
-            Some((_, high)) if high == 0.0 => {}
+            Some((_, 0.0)) => {}
             Some((low, high)) if low == high && list.len() == out.len() => out.fill(high),
             _ => list.iter().zip(index).for_each(|(z, i)| out[*i as usize] = self.buckets[bucket(*z)].p),
         }

@@ -9,8 +9,10 @@ use parsimax::registry::{self, Entry, Options};
 
 use crate::demo::Style;
 use crate::input::Source;
+use crate::model::args::{EvalArgs, EvalConfig, FitArgs, FitConfig, PredictArgs, PredictConfig};
 use crate::output::{Format, Sink};
 use crate::plot::{PlotArgs, PlotConfig};
+use crate::reproduce::{ReproduceArgs, ReproduceConfig};
 use crate::{Failure, Result};
 
 /// What to do, with every choice made.
@@ -25,6 +27,14 @@ pub(crate) enum Config {
     Demo(Style),
     /// Draw a figure.
     Plot(PlotConfig),
+    /// Fit a linear model.
+    Fit(Box<FitConfig>),
+    /// Apply a model to a file.
+    Predict(PredictConfig),
+    /// Judge a model on a file.
+    Eval(EvalConfig),
+    /// Repeat an experiment of a paper.
+    Reproduce(ReproduceConfig),
 }
 
 /// A mapping, where its scores come from and where its probabilities go.
@@ -51,6 +61,14 @@ enum Command {
     Demo,
     /// Draw a figure: curves, surfaces, losses, the simplex
     Plot(PlotArgs),
+    /// Fit a linear model to a file of labelled rows
+    Fit(Box<FitArgs>),
+    /// Predict the labels of a file's rows
+    Predict(PredictArgs),
+    /// Judge a model on a file of labelled rows
+    Eval(EvalArgs),
+    /// Repeat an experiment of a paper and write its table
+    Reproduce(ReproduceArgs),
 }
 
 #[derive(Args)]
@@ -83,7 +101,7 @@ struct MapArgs {
 /// The parameters of the registry, each of which only some mappings take.
 #[derive(Args)]
 #[command(next_help_heading = "Parameters of the mapping")]
-struct Parameters {
+pub(crate) struct Parameters {
     /// Shape α of the regulariser
     #[arg(long, value_name = "A", allow_negative_numbers = true)]
     alpha: Option<f64>,
@@ -117,6 +135,10 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(words: impl IntoIterator<Item
         Ok(Cli { command: Command::Demo }) => Ok(Config::Demo(Style::of_stdout())),
         Ok(Cli { command: Command::Map(args) }) => args.resolve(),
         Ok(Cli { command: Command::Plot(args) }) => args.resolve().map(Config::Plot),
+        Ok(Cli { command: Command::Fit(args) }) => Ok(Config::Fit(Box::new(args.resolve()?))),
+        Ok(Cli { command: Command::Predict(args) }) => Ok(Config::Predict(args.resolve())),
+        Ok(Cli { command: Command::Eval(args) }) => Ok(Config::Eval(args.resolve())),
+        Ok(Cli { command: Command::Reproduce(args) }) => Ok(Config::Reproduce(args.resolve())),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Config::Help(error.to_string()))
         }
@@ -138,22 +160,29 @@ impl MapArgs {
 }
 
 impl Parameters {
-    fn resolve(self, entry: &Entry) -> Result<Options> {
+    /// The parameters that were given, by name.
+    pub(crate) fn given(&self) -> impl Iterator<Item = (&'static str, f64)> {
         let Self { alpha, gamma, lambda, p, eps, q, budget } = self;
-        let given = [
-            ("alpha", alpha),
-            ("gamma", gamma),
-            ("lambda", lambda),
-            ("p", p),
-            ("eps", eps),
-            ("q", q),
-            ("budget", budget),
+        let all = [
+            ("alpha", *alpha),
+            ("gamma", *gamma),
+            ("lambda", *lambda),
+            ("p", *p),
+            ("eps", *eps),
+            ("q", *q),
+            ("budget", *budget),
         ];
-        if let Some((name, _)) = given.iter().find(|(name, value)| value.is_some() && !entry.takes.contains(name)) {
+        all.into_iter().filter_map(|(name, value)| value.map(|value| (name, value)))
+    }
+
+    fn resolve(self, entry: &Entry) -> Result<Options> {
+        if let Some((name, _)) = self.given().find(|(name, _)| !entry.takes.contains(name)) {
             let takes = flags(entry);
             let takes = if takes.is_empty() { "no parameters".into() } else { takes };
             return Err(Failure::new(format!("--{name} does not apply to {}, which takes {takes}", entry.name)));
         }
+
+        let Self { alpha, gamma, lambda, p, eps, q, budget } = self;
         Ok(Options { alpha, gamma, lambda, p, eps, q, budget })
     }
 }
@@ -179,7 +208,7 @@ pub(crate) fn nearest(name: &str, known: &[&'static str]) -> Option<&'static str
 /// A complaint of the parser as one sentence, without its usage text.
 fn sentence(error: &clap::Error) -> String {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        return "a command is missing: map, demo or plot (see parsimax --help)".into();
+        return "a command is missing, such as map, demo or fit (see parsimax --help)".into();
     }
     let text = error.to_string();
     let lines = text.lines().map(str::trim);

@@ -45,6 +45,18 @@ impl From<parsimax::Error> for Failure {
     }
 }
 
+impl From<parsimax_data::Error> for Failure {
+    fn from(error: parsimax_data::Error) -> Self {
+        Self::Message(error.to_string())
+    }
+}
+
+impl From<parsimax_linear::Error> for Failure {
+    fn from(error: parsimax_linear::Error) -> Self {
+        Self::Message(error.to_string())
+    }
+}
+
 /// The message with line breaks and other control characters escaped: file names and fields may
 /// hold any.
 fn one_line(message: &str) -> String {

@@ -5,8 +5,11 @@ mod demo;
 mod failure;
 mod input;
 mod map;
+mod model;
 mod output;
 mod plot;
+mod progress;
+mod reproduce;
 
 use std::process::ExitCode;
 
@@ -27,5 +30,9 @@ fn run(config: Config) -> Result<()> {
         Config::Map(config) => map::run(&config),
         Config::Demo(style) => demo::run(style),
         Config::Plot(config) => plot::run(&config),
+        Config::Fit(config) => model::fit(&config),
+        Config::Predict(config) => model::predict(&config),
+        Config::Eval(config) => model::eval(&config),
+        Config::Reproduce(config) => reproduce::run(&config),
     }
 }

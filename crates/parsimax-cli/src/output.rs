@@ -118,6 +118,12 @@ fn list<T: Copy>(out: &mut dyn Write, items: &[T], separator: &str, spell: impl 
     Ok(())
 }
 
+/// A number of at most six digits, for people.
+pub(crate) fn short(x: f64) -> String {
+    let rounded: f64 = format!("{x:.5e}").parse().unwrap_or(x);
+    number(rounded)
+}
+
 /// The shortest decimal that reads back as the same number; very small and very large ones with an
 /// exponent.
 fn number(x: f64) -> String {

@@ -1,0 +1,134 @@
+//! Figure 3 of the sparsemax paper: two errors against the length of documents.
+
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use parsimax_linear::study::proportions::{self, LOSSES, Outcome, Setting};
+use serde::Serialize;
+
+use super::figure::{Curve, Panel, figure};
+use super::{Place, json, write};
+use crate::Result;
+use crate::output::to_stdout;
+use crate::progress::{Progress, on_threads};
+
+#[derive(Serialize)]
+struct Results {
+    seed: u64,
+    threads: usize,
+    seconds: f64,
+    outcomes: Vec<Outcome>,
+}
+
+pub(super) fn run(place: &Place) -> Result<()> {
+    let settings = proportions::settings();
+    let progress = Progress::new("label-proportions", settings.len());
+    let start = Instant::now();
+    let (outcomes, threads) = on_threads(place.threads, || {
+        (proportions::run(&settings, place.seed, &|| progress.advance()), rayon::current_num_threads())
+    })?;
+    drop(progress);
+    let results = Results { seed: place.seed, threads, seconds: start.elapsed().as_secs_f64(), outcomes: outcomes? };
+    let report = markdown(&results, &settings);
+    write(&place.folder, "label-proportions.json", &json(&results)?)?;
+    write(
+        &place.folder,
+        "label-proportions.svg",
+        &figure("Label proportions of simulated documents", &panels(&results)),
+    )?;
+    write(&place.folder, "label-proportions.md", &report)?;
+    to_stdout(|out| write!(out, "{report}"))
+}
+
+/// Both losses at a setting: softmax, sparsemax.
+fn pair(results: &Results, setting: Setting) -> Option<[&Outcome; 2]> {
+    let find = |loss: &str| results.outcomes.iter().find(|o| o.setting == setting && o.loss == loss);
+    Some([find(LOSSES[0])?, find(LOSSES[1])?])
+}
+
+fn mixture(uniform: bool) -> &'static str {
+    if uniform { "uniform" } else { "random" }
+}
+
+fn markdown(results: &Results, settings: &[Setting]) -> String {
+    let mut text = String::from(
+        "# Label proportions of simulated documents\n\n\
+         Figure 3 of Martins & Astudillo (2016), *From Softmax to Sparsemax*, which gives curves without numbers. \
+         Written by `parsimax reproduce label-proportions`.\n\n\
+         ![Mean squared error and Jensen–Shannon divergence against document length](label-proportions.svg)\n\n\
+         The paper's finding: the losses are alike for short documents; once the average length exceeds 400 words, \
+         sparsemax is better. \"Logistic\" is the softmax loss. MSE is the mean of ‖q − p‖², JS the mean \
+         Jensen–Shannon divergence in nats; support is the number of labels with a share in sparsemax's prediction.\n\n\
+         | K | mixture | length | MSE logistic | MSE sparsemax | ratio | JS logistic | JS sparsemax | ratio | support |\n\
+         |---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for setting in settings {
+        let Some([soft, sparse]) = pair(results, *setting) else { continue };
+        let Setting { labels, uniform, length } = setting;
+        let _ = writeln!(
+            text,
+            "| {labels} | {} | {length} | {:.4} | {:.4} | {:.2} | {:.4} | {:.4} | {:.2} | {:.2} |",
+            mixture(*uniform),
+            soft.mse,
+            sparse.mse,
+            sparse.mse / soft.mse,
+            soft.js,
+            sparse.js,
+            sparse.js / soft.js,
+            sparse.support
+        );
+    }
+    text.push_str(
+        "\n**Where sparsemax overtakes:** the first length from which on its error is the smaller one at every length.\n\n\
+         | K | mixture | MSE | JS |\n|---|---|---|---|\n",
+    );
+    for labels in [10, 50] {
+        for uniform in [true, false] {
+            let panel: Vec<Setting> =
+                settings.iter().copied().filter(|s| s.labels == labels && s.uniform == uniform).collect();
+            let [mse, js] = [|o: &Outcome| o.mse, |o: &Outcome| o.js].map(|of| crossover(results, &panel, of));
+            let _ = writeln!(text, "| {labels} | {} | {mse} | {js} |", mixture(uniform));
+        }
+    }
+    text.push_str(
+        "\n**What the paper leaves open,** as chosen here: the number of a document's labels is Poisson(2), drawn again \
+         until it lies in 1…K; labels are uniform without replacement; topics are rows of U(0, 1) numbers divided by \
+         their sum; the vocabulary has K words; the length is Poisson; features are standardised word frequencies; \
+         1200 training and 1000 test documents. λ from 10⁻⁹…1 by 5-fold cross-validation on the squared error, L-BFGS \
+         with at most 100 iterations.\n",
+    );
+    let Results { seconds, threads, seed, .. } = results;
+    let _ = writeln!(text, "\n{} settings in {seconds:.0} s on {threads} threads, seed {seed}.", settings.len());
+    text
+}
+
+/// The first length from which on sparsemax has the smaller error.
+fn crossover(results: &Results, panel: &[Setting], of: fn(&Outcome) -> f64) -> String {
+    let better = |setting: &Setting| pair(results, *setting).is_some_and(|[soft, sparse]| of(sparse) < of(soft));
+    let behind = panel.iter().rposition(|setting| !better(setting)).map_or(0, |at| at + 1);
+    panel.get(behind).map_or("never".into(), |setting| setting.length.to_string())
+}
+
+fn panels(results: &Results) -> Vec<Panel> {
+    let mut panels = Vec::new();
+    for (name, of) in
+        [("mean squared error", (|o| o.mse) as fn(&Outcome) -> f64), ("Jensen–Shannon divergence", |o| o.js)]
+    {
+        for uniform in [true, false] {
+            let mut curves = Vec::new();
+            for labels in [10, 50] {
+                for (loss, shown) in LOSSES.iter().zip(["logistic", "sparsemax"]) {
+                    let outcomes = results.outcomes.iter();
+                    let mine = outcomes
+                        .filter(|o| o.setting.labels == labels && o.setting.uniform == uniform && o.loss == *loss);
+                    let points = mine.map(|o| (o.setting.length as f64, of(o))).collect();
+                    let (color, dashed) = (usize::from(*loss == "sparsemax"), labels == 50);
+                    curves.push(Curve { name: format!("{shown}, K = {labels}"), color, dashed, points });
+                }
+            }
+            let title = format!("{name}, {} mixtures", mixture(uniform));
+            panels.push(Panel { title, x: "document length (words)".into(), curves });
+        }
+    }
+    panels
+}

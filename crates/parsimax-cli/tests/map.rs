@@ -154,7 +154,7 @@ fn every_mistake_is_one_line_and_exit_code_2() {
         (&["map", "sparsemax", "-", "-"], "1\n", "unexpected argument"),
         (&["map"], "1\n", "NAME"),
         (&["mop"], "1\n", "unrecognized subcommand 'mop'"),
-        (&[], "", "map, demo or plot"),
+        (&[], "", "map, demo or fit"),
         (&["map", "sparsemax", "-o", &scratch.path("no/such/p.txt")], "1\n", "No such file"),
         (&["map", "sparsemax", "-o", &scratch.path(".")], "1\n", "directory"),
     ] {

@@ -1,0 +1,10 @@
+//! Sparse attention for [Burn](burn): the mappings of [`parsimax`] as differentiable operations on
+//! tensors, and the layers and losses that use them.
+//!
+//! Burn's own attention writes softmax into its code. Here the mapping is a value: every layer that
+//! normalises scores takes a normaliser, and all of them reach the core through one custom
+//! operation. On the flex backend the core's kernels read the tensor's own memory and their result
+//! becomes the next tensor without a copy; any other backend goes through host memory and gives the
+//! same numbers.
+
+pub mod recurrent;

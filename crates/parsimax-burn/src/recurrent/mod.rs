@@ -1,0 +1,1 @@
+//! Recurrent layers whose whole sequence is one operation.

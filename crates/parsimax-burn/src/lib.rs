@@ -2,9 +2,15 @@
 //! tensors, and the layers and losses that use them.
 //!
 //! Burn's own attention writes softmax into its code. Here the mapping is a value: every layer that
-//! normalises scores takes a normaliser, and all of them reach the core through one custom
+//! normalises scores takes a [`NormalizerConfig`], and all of them reach the core through one custom
 //! operation. On the flex backend the core's kernels read the tensor's own memory and their result
 //! becomes the next tensor without a copy; any other backend goes through host memory and gives the
 //! same numbers.
 
+mod config;
+pub mod ops;
+mod panics;
 pub mod recurrent;
+
+pub use config::NormalizerConfig;
+pub use ops::{normalize, normalize_with};

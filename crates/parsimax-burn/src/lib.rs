@@ -7,10 +7,13 @@
 //! becomes the next tensor without a copy; any other backend goes through host memory and gives the
 //! same numbers.
 
+pub mod attention;
 mod config;
+mod normalizer;
 pub mod ops;
 mod panics;
 pub mod recurrent;
 
 pub use config::NormalizerConfig;
+pub use normalizer::{AdaptiveEntmax, Normalizer};
 pub use ops::{normalize, normalize_with};

@@ -145,3 +145,6 @@ fn checked<const D: usize>(
     }
     MapSpec { normalizer: normalizer.clone(), axis: dim }
 }
+
+#[cfg(test)]
+mod tests;

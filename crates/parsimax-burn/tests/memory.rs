@@ -1,0 +1,65 @@
+//! What the operations allocate on flex: their result, and nothing of the size of a tensor beside it.
+
+use burn::backend::Flex;
+use burn::backend::ops::FloatTensorOps;
+use burn::backend::tensor::FloatTensor;
+use burn::tensor::TensorData;
+use parsimax::{Rows, View, ViewMut};
+use parsimax_burn::NormalizerConfig;
+use parsimax_burn::ops::{MapSpec, MappingOps, MaskInput};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+use std::alloc::System;
+
+#[global_allocator]
+static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+/// Bytes allocated while `work` runs.
+fn allocated<R>(work: impl FnOnce() -> R) -> (R, usize) {
+    let region = Region::new(GLOBAL);
+    let result = work();
+    let change = region.change();
+    let grown = usize::try_from(change.bytes_reallocated.max(0)).unwrap_or(0);
+    (result, change.bytes_allocated + grown)
+}
+
+fn random(rng: &mut fastrand::Rng, shape: [usize; 2]) -> FloatTensor<Flex> {
+    let values = (0..shape[0] * shape[1]).map(|_| rng.f32()).collect::<Vec<_>>();
+    Flex::float_from_data(TensorData::new(values, shape), &Default::default())
+}
+
+/// One test, because the count is of the whole process. The core by itself uses some buffers; beyond them an
+/// operation allocates its result and no copy of an argument.
+#[test]
+fn nothing_of_the_size_of_a_tensor_is_copied() {
+    let shape = [512, 1000];
+    let tensor = shape[0] * shape[1] * size_of::<f32>();
+    // Shapes, boxes and the bookkeeping of the thread pool.
+    let expected = tensor..tensor + tensor / 16;
+    let mut rng = fastrand::Rng::with_seed(1);
+    for normalizer in [NormalizerConfig::softmax(), NormalizerConfig::sparsemax(), NormalizerConfig::entmax15()] {
+        let (z, v) = (random(&mut rng, shape), random(&mut rng, shape));
+        let view = |x: &'_ FloatTensor<Flex>| x.as_slice::<f32>().unwrap().to_vec();
+        let (z_values, v_values, mut out) = (view(&z), view(&v), vec![0.0; shape[0] * shape[1]]);
+        let mapping = normalizer.build().unwrap();
+        let rows = Rows::new(&mapping);
+        let array = |x| View::new(x, &shape).unwrap();
+        let spec = MapSpec { normalizer, axis: 1 };
+
+        let core = |out: &mut [f32]| rows.forward(array(&z_values), ViewMut::new(out, &shape).unwrap()).unwrap();
+        // Once outside the count: thread pools and their stacks.
+        core(&mut out);
+        let (_, buffers) = allocated(|| core(&mut out));
+        let (p, bytes) = allocated(|| Flex::map(z.clone(), MaskInput::Absent, spec.clone()));
+        let own = bytes.saturating_sub(buffers);
+        assert!(expected.contains(&own), "{spec:?}: {own} bytes for {tensor}");
+
+        let p_values = view(&p);
+        let core = |out: &mut [f32]| {
+            rows.vjp(array(&z_values), array(&p_values), array(&v_values), ViewMut::new(out, &shape).unwrap()).unwrap();
+        };
+        let (_, buffers) = allocated(|| core(&mut out));
+        let (_, bytes) = allocated(|| Flex::map_vjp(z, p, v, MaskInput::Absent, spec.clone()));
+        let own = bytes.saturating_sub(buffers);
+        assert!(expected.contains(&own), "{spec:?}: {own} bytes for {tensor}");
+    }
+}

@@ -13,6 +13,7 @@ mod normalizer;
 pub mod ops;
 mod panics;
 pub mod recurrent;
+pub mod transformer;
 
 pub use config::NormalizerConfig;
 pub use normalizer::{AdaptiveEntmax, Normalizer};

@@ -9,10 +9,12 @@
 
 pub mod attention;
 mod config;
+pub mod loss;
 mod normalizer;
 pub mod ops;
 mod panics;
 pub mod recurrent;
+pub mod torch;
 pub mod transformer;
 
 pub use config::NormalizerConfig;

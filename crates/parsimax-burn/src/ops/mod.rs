@@ -12,7 +12,7 @@
 mod autodiff;
 mod batch;
 mod flex;
-mod host;
+pub(crate) mod host;
 
 pub use batch::MapSpec;
 

@@ -128,7 +128,6 @@ fn nan_scores_make_a_nan_loss() {
 /// Calls that cannot be right, and what they say.
 #[test]
 fn misuse_names_shapes() {
-    let device = Device::flex();
     let attention = || MultiHeadAttentionConfig::new(8, 2).init(&Device::flex());
     let mask2 = |shape: [usize; 2]| {
         Tensor::<2, Bool>::from_data(TensorData::new(vec![true; shape[0] * shape[1]], shape), &Device::flex())
@@ -170,7 +169,6 @@ fn misuse_names_shapes() {
             "label_smoothing must be",
         ),
     ];
-    let _ = device;
     for (case, expected) in cases {
         let panic = std::panic::catch_unwind(case).expect_err(expected);
         let message = panic.downcast_ref::<String>().cloned().unwrap_or_default();

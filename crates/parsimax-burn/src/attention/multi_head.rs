@@ -237,7 +237,8 @@ impl MultiHeadAttention {
             fail(
                 NAME,
                 &format!(
-                    "The shapes must be [b, n, {q}] for queries, [b, m, {k}] for keys and [b, m, {v}] for values; they are {query:?}, {key:?}, {value:?}."
+                    "The shapes must be [b, n, {q}] for queries, [b, m, {k}] for keys and [b, m, {v}] for values; \
+                     they are {query:?}, {key:?}, {value:?}."
                 ),
             );
         }

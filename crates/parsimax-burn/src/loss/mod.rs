@@ -169,7 +169,8 @@ impl SparseLoss {
             fail(
                 NAME,
                 &format!(
-                    "The targets must be {rows:?} for scores {shape:?} with classes along axis {axis}; they are {got:?}."
+                    "The targets must be {rows:?} for scores {shape:?} with classes along axis {axis}; \
+                     they are {got:?}."
                 ),
             );
         }

@@ -75,7 +75,8 @@ impl Mappings {
             fail(
                 name,
                 &format!(
-                    "The parameter must have 1 along axis {axis} and 1 or the scores' length along the others; scores {scores:?}, parameter {shape:?}."
+                    "The parameter must have 1 along axis {axis} and 1 or the scores' length along the others; \
+                     scores {scores:?}, parameter {shape:?}."
                 ),
             );
         }

@@ -1,6 +1,7 @@
 //! Which instance runs: detected once, or forced.
 
 use super::{Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, attention};
+use super::{Backward, Forward, IGNORE, Loss, Map, Status, attention, cells, matmul};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -215,4 +216,24 @@ pub fn structured_backward(map: Structured, job: Gradients<'_>) {
 /// One step of attention, whose caller has checked the lengths.
 pub(super) fn attention(step: attention::Step<'_>) {
     run!(attention::step(step));
+}
+
+/// Lanes of the active level's vectors.
+pub(super) fn lanes() -> usize {
+    run!(matmul::lanes())
+}
+
+/// A product whose caller has checked the shapes and forced the level of the packed factor.
+pub(super) fn multiply(a: matmul::Matrix<'_>, b: &matmul::Packed, c: matmul::Target<'_>, scratch: &mut [f32]) {
+    run!(matmul::blocks(a, b, c, scratch));
+}
+
+/// A step of a recurrent cell, whose caller has checked the lengths.
+pub(super) fn cell_step(cell: cells::Cell, job: cells::Step<'_>) {
+    run!(cells::forward(cell, job));
+}
+
+/// A backward step of a recurrent cell, whose caller has checked the lengths.
+pub(super) fn cell_back(cell: cells::Cell, job: cells::Back<'_>) {
+    run!(cells::backward(cell, job));
 }

@@ -25,6 +25,7 @@
 //! | `oscar.rs`, `norm.rs` | oscarmax, sq-pnorm-max |
 //! | `loss.rs` | Fenchel–Young losses with their gradient |
 //! | `attention.rs`, `product.rs` | scores, mapping and weighted values in one pass over tiles |
+//! | `matmul.rs`, `cells.rs` | products with a packed matrix, and the gates of recurrent cells |
 #![allow(unsafe_code)]
 
 mod alpha;
@@ -33,6 +34,7 @@ pub mod attention;
 mod backward;
 mod dense;
 mod direct;
+pub mod cells;
 mod dispatch;
 mod evsoftmax;
 mod expo;
@@ -42,6 +44,7 @@ mod long;
 mod loss;
 mod norm;
 mod oscar;
+pub mod matmul;
 mod pair;
 mod portable;
 mod product;

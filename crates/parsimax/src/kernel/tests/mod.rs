@@ -3,10 +3,12 @@
 mod alpha;
 mod attention;
 mod backward;
+mod cells;
 mod edges;
 mod forward;
 mod loss;
 mod structured;
+mod matmul;
 
 use super::*;
 

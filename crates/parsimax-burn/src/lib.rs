@@ -15,6 +15,7 @@ pub mod ops;
 mod panics;
 pub mod recurrent;
 pub mod torch;
+pub mod train;
 pub mod transformer;
 
 pub use config::NormalizerConfig;

@@ -27,6 +27,7 @@ def arguments():
     parser.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas (default 1,2)")
     parser.add_argument("--rounds", type=int, help="rounds at most (default 40, quick 6)")
     parser.add_argument("--no-scaling", action="store_true", help="leave out time against d")
+    parser.add_argument("--models", action="store_true", help="training steps of whole models instead; has its own --help")
     parser.add_argument("--output", type=pathlib.Path, default=HERE / "results", help="folder of the results")
     options = parser.parse_args()
     try:

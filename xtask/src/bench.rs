@@ -9,10 +9,19 @@ use crate::shell::{self, Outcome, cargo, program, root};
 
 const REQUIREMENTS: &str = "benchmarks/requirements.txt";
 
-/// Sets up, builds and measures; the arguments go to `benchmarks/bench.py`.
+/// Sets up, builds and measures; the arguments go to `benchmarks/bench.py`, or with `--models` to
+/// `benchmarks/models.py`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let target = target_directory()?;
     let python = environment(&target.join("bench-venv"))?;
+    if let Some(place) = arguments.iter().position(|argument| argument == "--models") {
+        shell::run(&mut cargo(&["build", "--release", "--package", "parsimax-bench-models"]))?;
+        let binary = format!("parsimax-bench-models{}", std::env::consts::EXE_SUFFIX);
+        let mut command = program(&python, &["benchmarks/models.py", "--native"]);
+        let rest = arguments.iter().enumerate().filter(|(i, _)| *i != place).map(|(_, argument)| argument);
+        shell::run(command.arg(target.join("release").join(binary)).args(rest))?;
+        return Ok("measured".into());
+    }
     shell::run(&mut cargo(&["build", "--release", "--package", "parsimax-bench-native"]))?;
     let library = format!("{}parsimax_bench{}", std::env::consts::DLL_PREFIX, std::env::consts::DLL_SUFFIX);
     let mut command = program(&python, &["benchmarks/bench.py", "--native"]);

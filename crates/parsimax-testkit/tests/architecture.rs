@@ -6,6 +6,8 @@ use std::process::Command;
 /// What each crate may depend on, among the crates of this workspace (tests aside).
 const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax", &[]),
+    ("parsimax-candle", &["parsimax"]),
+    ("parsimax-bench-models", &["parsimax", "parsimax-burn"]),
     ("parsimax-testkit", &["parsimax"]),
     ("parsimax-report", &["parsimax"]),
     ("parsimax-data", &[]),

@@ -14,7 +14,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-linear", &["parsimax"]),
     ("parsimax-cli", &["parsimax", "parsimax-data", "parsimax-linear", "parsimax-report"]),
     ("parsimax-burn", &["parsimax"]),
-    ("parsimax-cli", &["parsimax"]),
     ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),

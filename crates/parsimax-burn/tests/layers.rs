@@ -125,6 +125,8 @@ fn nan_scores_make_a_nan_loss() {
     assert!(numbers(value)[0].is_nan() && gradient[0].is_nan() && gradient[2].is_finite());
 }
 
+type Misuse = Box<dyn Fn() + std::panic::UnwindSafe>;
+
 /// Calls that cannot be right, and what they say.
 #[test]
 fn misuse_names_shapes() {
@@ -137,7 +139,7 @@ fn misuse_names_shapes() {
         let n = values.len();
         Tensor::<1, Int>::from_data(TensorData::new(values, [n]), &Device::flex())
     };
-    let cases: Vec<(Box<dyn Fn() + std::panic::UnwindSafe>, &str)> = vec![
+    let cases: Vec<(Misuse, &str)> = vec![
         (Box::new(|| drop(MultiHeadAttentionConfig::new(8, 3).init(&Device::flex()))), "d_model 8, n_heads 3"),
         (Box::new(move || drop(attention().forward(AttentionInput::own(random([2, 4, 6]))))), "[2, 4, 6]"),
         (

@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
+    ("parsimax-models", &[]),
 ];
 
 /// Crates from outside that the core may use without being asked again.

@@ -1,0 +1,6 @@
+//! Models whose probabilities can be exactly zero, and what that buys.
+//!
+//! [`decode`] searches for the most probable sequence of any model that can say what comes next. With sparse
+//! next-symbol distributions a search often ends with a proof: nothing was left out, so nothing better exists.
+
+pub mod decode;

@@ -1,4 +1,8 @@
-//! Files of labelled rows, read into matrices and targets.
+//! From files to examples: formats, vocabularies, batches. Knows files, not models.
+//!
+//! Words: [`inflection`] reads the shared task on morphological inflection, [`demo`] is a small data set of our own,
+//! [`vocabulary`] numbers symbols, [`buckets`] makes batches of like length. Labelled rows, read into matrices and
+//! targets:
 //!
 //! | file | features | labels |
 //! |---|---|---|
@@ -20,13 +24,17 @@
 //! ```
 
 mod arff;
+pub mod buckets;
 mod dataset;
+pub mod demo;
 mod error;
+pub mod inflection;
 mod matrix;
 mod source;
 mod svmlight;
 mod table;
 mod text;
+pub mod vocabulary;
 mod xml;
 
 use std::path::Path;

@@ -17,6 +17,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
+    ("parsimax-data", &[]),
     ("parsimax-models", &[]),
 ];
 

@@ -18,7 +18,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
     ("parsimax-data", &[]),
-    ("parsimax-models", &[]),
+    ("parsimax-models", &["parsimax", "parsimax-data"]),
 ];
 
 /// Crates from outside that the core may use without being asked again.

@@ -1,0 +1,62 @@
+//! Adam (Kingma & Ba 2015), over all parameters at once.
+
+/// The optimiser's memory: as much again as the parameters, twice.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Adam {
+    /// Steps taken.
+    pub steps: u64,
+    /// Running means of gradients.
+    pub first: Vec<f32>,
+    /// Running means of their squares.
+    pub second: Vec<f32>,
+}
+
+const BETA: (f32, f32) = (0.9, 0.999);
+const EPSILON: f32 = 1e-8;
+
+impl Adam {
+    /// Before the first step, for `n` parameters.
+    #[must_use]
+    pub fn new(n: usize) -> Self {
+        Self { steps: 0, first: vec![0.0; n], second: vec![0.0; n] }
+    }
+
+    /// Moves the parameters against `scale · gradients`.
+    pub fn step(&mut self, values: &mut [f32], gradients: &[f32], scale: f32, rate: f32) {
+        self.steps += 1;
+        let power = i32::try_from(self.steps).unwrap_or(i32::MAX);
+        let correct = (1.0 - BETA.0.powi(power), 1.0 - BETA.1.powi(power));
+        let rate = rate / correct.0;
+        let root = correct.1.sqrt().recip();
+        for ((v, g), (m, s)) in values.iter_mut().zip(gradients).zip(self.first.iter_mut().zip(&mut self.second)) {
+            let g = g * scale;
+            *m = BETA.0 * *m + (1.0 - BETA.0) * g;
+            *s = BETA.1 * *s + (1.0 - BETA.1) * g * g;
+            *v -= rate * *m / (s.sqrt() * root + EPSILON);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_step_is_the_rate_against_the_sign() {
+        let (mut adam, mut values) = (Adam::new(3), [1.0f32, 1.0, 1.0]);
+        adam.step(&mut values, &[5.0, -0.1, 0.0], 2.0, 0.01);
+        for (value, expected) in values.iter().zip([0.99, 1.01, 1.0]) {
+            assert!((value - expected).abs() < 1e-6, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_parabola_is_descended() {
+        let (mut adam, mut x) = (Adam::new(1), [3.0f32]);
+        for _ in 0..2000 {
+            let g = 2.0 * (x[0] - 1.0);
+            adam.step(&mut x, &[g], 1.0, 0.01);
+        }
+        assert!((x[0] - 1.0).abs() < 1e-3, "{}", x[0]);
+    }
+}

@@ -1,0 +1,233 @@
+//! Sequence to sequence with sparse attention and a sparse output (Peters, Niculae & Martins 2019).
+//!
+//! A bidirectional LSTM reads the source; an LSTM with global attention and input feeding writes the target. Any
+//! mapping serves as attention, any regularised mapping with its Fenchel–Young loss as output.
+//!
+//! The model is small and its steps are short, so a framework would spend its time between operations. Passes are
+//! therefore written out over the core's kernels, forwards and backwards: a whole sequence is a handful of matrix
+//! products, and what is zero is skipped. Parameters lie in one vector, which makes the optimiser, checkpoints and
+//! sums of gradients one loop each.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `parameters.rs` | where each matrix lies, by name |
+//! | `linear.rs`, `lstm.rs` | products and recurrent layers, both ways |
+//! | `encoder.rs`, `decoder.rs` | the two halves, ready to run |
+//! | `pass.rs` | loss and gradient of a batch |
+//! | `adam.rs`, `dropout.rs` | what training needs besides |
+//! | `scorer.rs` | the model as decoders see it |
+
+mod adam;
+mod decoder;
+mod dropout;
+mod encoder;
+mod linear;
+mod lstm;
+mod parameters;
+mod pass;
+mod scorer;
+
+pub use adam::Adam;
+pub use pass::Totals;
+pub use scorer::{Counts, Prefix, Translator};
+
+use dropout::Dropout;
+use parameters::Slots;
+use parsimax::registry::{self, Options};
+use parsimax::{Error, Mapping, Regularized};
+use parsimax_data::buckets::epoch_seed;
+use pass::Weights;
+use serde::{Deserialize, Serialize};
+
+/// A source and a target, as numbers of symbols; the end of the target is understood.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Pair {
+    /// At least one symbol.
+    pub source: Vec<u32>,
+    /// Without begin and end.
+    pub target: Vec<u32>,
+}
+
+/// A mapping by name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Choice {
+    /// As in the registry of mappings.
+    pub mapping: String,
+    /// α, where it applies.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub alpha: Option<f64>,
+}
+
+impl Choice {
+    /// A mapping at its defaults.
+    #[must_use]
+    pub fn of(mapping: &str) -> Self {
+        Self { mapping: mapping.to_owned(), alpha: None }
+    }
+
+    fn build(&self) -> parsimax::Result<Box<dyn Mapping>> {
+        registry::build(&self.mapping, &Options { alpha: self.alpha, ..Options::default() })
+    }
+}
+
+/// The shape of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// Symbols of the source vocabulary.
+    pub source_symbols: usize,
+    /// Symbols of the target vocabulary.
+    pub target_symbols: usize,
+    /// Width of embeddings and states; even.
+    pub size: usize,
+    /// Recurrent layers of encoder and decoder.
+    pub layers: usize,
+    /// Share of activations that training drops.
+    pub dropout: f32,
+    /// Over source positions.
+    pub attention: Choice,
+    /// Over target symbols.
+    pub output: Choice,
+}
+
+/// The two mappings of a model.
+pub(crate) struct Mappings {
+    attention: Box<dyn Mapping>,
+    output: Box<dyn Mapping>,
+}
+
+impl Mappings {
+    fn new(config: &Config) -> parsimax::Result<Self> {
+        let (attention, output) = (config.attention.build()?, config.output.build()?);
+        if output.regularized().is_none() {
+            return Err(Error::Unsupported { operation: output.name(), what: "a Fenchel–Young loss" });
+        }
+        Ok(Self { attention, output })
+    }
+
+    fn attention(&self) -> &dyn Mapping {
+        &*self.attention
+    }
+
+    fn output(&self) -> &dyn Regularized {
+        self.output.regularized().expect("checked when the mappings were built")
+    }
+}
+
+/// A model: its shape and what it has learnt.
+pub struct Seq2Seq {
+    config: Config,
+    slots: Slots,
+    mappings: Mappings,
+    values: Vec<f32>,
+}
+
+impl std::fmt::Debug for Seq2Seq {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seq2Seq").field("config", &self.config).finish_non_exhaustive()
+    }
+}
+
+/// How often a batch is cut: always the same, so that sums of gradients do not depend on the number of threads.
+const PARTS: usize = 2;
+
+impl Seq2Seq {
+    /// A model that has learnt nothing yet.
+    ///
+    /// # Errors
+    /// If a mapping is unknown or has no loss, or a size makes no sense.
+    pub fn new(config: Config, seed: u64) -> parsimax::Result<Self> {
+        let sizes = [
+            ("size", config.size, config.size >= 2 && config.size.is_multiple_of(2), "even and at least 2"),
+            ("layers", config.layers, config.layers >= 1, "at least 1"),
+            ("source_symbols", config.source_symbols, config.source_symbols > 4, "more than the 4 special ones"),
+            ("target_symbols", config.target_symbols, config.target_symbols > 4, "more than the 4 special ones"),
+        ];
+        for (name, got, is_good, expected) in sizes {
+            if !is_good {
+                return Err(Error::Parameter { operation: "seq2seq", name, expected, got: got as f64 });
+            }
+        }
+        if !(0.0..1.0).contains(&config.dropout) {
+            let got = f64::from(config.dropout);
+            return Err(Error::Parameter { operation: "seq2seq", name: "dropout", expected: "in [0, 1)", got });
+        }
+        let (slots, mappings) = (Slots::new(&config), Mappings::new(&config)?);
+        let values = slots.random(&config, seed);
+        Ok(Self { config, slots, mappings, values })
+    }
+
+    /// Its shape.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// All parameters.
+    #[must_use]
+    pub fn values(&self) -> &[f32] {
+        &self.values
+    }
+
+    /// All parameters, to be changed.
+    pub fn values_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+
+    /// Name, rows, columns and place of each matrix among the parameters.
+    pub fn named(&self) -> impl Iterator<Item = (&str, [usize; 2], &[f32])> {
+        self.slots.named.iter().map(|(name, slot)| (name.as_str(), [slot.rows, slot.columns], slot.of(&self.values)))
+    }
+
+    /// The loss of a batch without dropout.
+    ///
+    /// # Errors
+    /// If scores are not finite: the model has diverged.
+    pub fn loss(&self, batch: &[&Pair]) -> parsimax::Result<Totals> {
+        let weights = Weights::new(&self.slots, &self.values);
+        let parts = self.parts(batch, |_, part| pass::pass(&weights, &self.mappings, part, None, None))?;
+        Ok(sum(parts.iter()))
+    }
+
+    /// The loss of a batch, and its gradient in all parameters, summed over symbols. `seed` decides what is dropped;
+    /// the result does not depend on the number of threads.
+    ///
+    /// # Errors
+    /// As [`loss`](Seq2Seq::loss).
+    pub fn gradient(&self, batch: &[&Pair], seed: u64) -> parsimax::Result<(Totals, Vec<f32>)> {
+        let weights = Weights::new(&self.slots, &self.values);
+        let count = self.values.len();
+        let parts = self.parts(batch, |which, part| {
+            let dropout = Dropout::new(self.config.dropout, epoch_seed(seed, which));
+            let mut gradients = vec![0.0; count];
+            let totals = pass::pass(&weights, &self.mappings, part, dropout, Some(&mut gradients))?;
+            Ok((totals, gradients))
+        })?;
+        let totals = sum(parts.iter().map(|(totals, _)| totals));
+        let total = parts.into_iter().map(|(_, gradients)| gradients).reduce(|mut total, part| {
+            total.iter_mut().zip(&part).for_each(|(t, p)| *t += p);
+            total
+        });
+        Ok((totals, total.unwrap_or_else(|| vec![0.0; count])))
+    }
+
+    /// Runs the parts of a batch side by side.
+    fn parts<T: Send>(
+        &self,
+        batch: &[&Pair],
+        run: impl Fn(u64, &[&Pair]) -> parsimax::Result<T> + Sync,
+    ) -> parsimax::Result<Vec<T>> {
+        use rayon::prelude::*;
+        let size = batch.len().div_ceil(PARTS).max(1);
+        let parts: Vec<&[&Pair]> = batch.chunks(size).collect();
+        parts.into_par_iter().enumerate().map(|(which, part)| run(which as u64, part)).collect()
+    }
+}
+
+fn sum<'a>(parts: impl Iterator<Item = &'a Totals>) -> Totals {
+    parts.fold(Totals::default(), |mut total, part| {
+        total.add(part);
+        total
+    })
+}

@@ -66,7 +66,10 @@ fn a_bad_line_is_reported_with_its_place() {
         "x-dev: line 3: expected lemma, form and tags, separated by tabs; got 2 fields"
     );
     assert_eq!(of("a\t\tV\n", Split::Dev), "x-dev: line 1: the form is empty");
-    assert_eq!(of("a\n", Split::CoveredTest), "x-dev: line 1: expected lemma and tags, separated by a tab; got 1 fields");
+    assert_eq!(
+        of("a\n", Split::CoveredTest),
+        "x-dev: line 1: expected lemma and tags, separated by a tab; got 1 fields"
+    );
     let error = parse("x", "x-dev", b"a\tb\tV\n\xff\tb\tV\n", Split::Dev).expect_err("bad").to_string();
     assert!(error.starts_with("x-dev: line 2: not UTF-8"), "{error}");
     assert_eq!(parse("x", "x-dev", b"a\tb\tV\r\n", Split::Dev).expect("good")[0].tags, names(&["V"]));

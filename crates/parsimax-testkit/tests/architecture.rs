@@ -17,7 +17,6 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-python", &["parsimax"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
-    ("parsimax-data", &[]),
     ("parsimax-models", &["parsimax", "parsimax-data"]),
 ];
 

@@ -7,8 +7,8 @@ mod cells;
 mod edges;
 mod forward;
 mod loss;
-mod structured;
 mod matmul;
+mod structured;
 
 use super::*;
 

@@ -146,7 +146,6 @@ macro_rules! export {
         /// # Safety
         /// `handle` is alive; the arrays hold `rows · d` values, `gradient` one; `out` overlaps none.
         #[unsafe(no_mangle)]
-        #[expect(clippy::too_many_arguments, reason = "the arrays of the formula and their shape")]
         pub unsafe extern "C" fn $vjp_with_parameter(
             handle: &Handle,
             z: *const $type,
@@ -206,7 +205,6 @@ export!(f64, pxb_forward_f64, pxb_vjp_f64, pxb_vjp_with_parameter_f64, pxb_csr_f
 /// # Safety
 /// `handle` is alive; the arrays hold `heads · n · width` values; `out` overlaps none of the others.
 #[unsafe(no_mangle)]
-#[expect(clippy::too_many_arguments, reason = "the arrays of the formula and their shape")]
 pub unsafe extern "C" fn pxb_attention_f32(
     handle: &Handle,
     q: *const f32,

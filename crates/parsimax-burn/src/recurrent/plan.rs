@@ -93,7 +93,7 @@ mod tests {
             let mut rows: Vec<usize> = parts.iter().flat_map(|part| part.rows.clone()).collect();
             rows.sort_unstable();
             assert_eq!(rows, (0..batch).collect::<Vec<_>>());
-            assert_eq!(parts.iter().map(Part::lines).sum::<usize>(), lengths.iter().sum());
+            assert_eq!(parts.iter().map(Part::lines).sum::<usize>(), lengths.iter().sum::<usize>());
         }
     }
 }

@@ -302,7 +302,7 @@ impl Trainer {
                     symbols,
                 };
                 let must_stop = observer.batch(&progress);
-                if must_stop || self.position.batch % SAVE_EVERY == 0 {
+                if must_stop || self.position.batch.is_multiple_of(SAVE_EVERY) {
                     self.save(LATEST)?;
                 }
                 if must_stop {

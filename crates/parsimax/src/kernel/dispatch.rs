@@ -1,7 +1,6 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, attention};
-use super::{Backward, Forward, IGNORE, Loss, Map, Status, attention, cells, matmul};
+use super::{Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, attention, cells, matmul};
 use std::cell::Cell;
 use std::sync::OnceLock;
 

@@ -1,7 +1,7 @@
 //! Attention with a learned α: the model finds out how sparse it wants to be.
 //!
 //! A query must read one of eight slots. With α near 1 (softmax) the other slots leak into the answer;
-//! training drives α up until they get exactly zero.
+//! training drives α up, and most of them get exactly zero.
 //!
 //! Run: `cargo run --release -p parsimax-candle --example learn`
 

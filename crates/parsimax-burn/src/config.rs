@@ -281,15 +281,6 @@ impl NormalizerConfig {
         }
     }
 
-    /// The same for α from a tensor.
-    pub(crate) fn forgets_scores_with(&self, parameters: &[f64]) -> bool {
-        let gamma = match self {
-            Self::Entmax { gamma, .. } | Self::AdaptiveEntmax { gamma, .. } => *gamma,
-            _ => return false,
-        };
-        kernel_gamma(gamma) && parameters.iter().all(|alpha| kernel_alpha(*alpha))
-    }
-
     /// The mapping's line in the registry and its options.
     fn entry(&self) -> (&'static str, Options) {
         let with = |gamma: &f64| Options { gamma: Some(*gamma), ..Options::default() };

@@ -1,7 +1,6 @@
 //! The backward passes of the operations.
 
 use super::batch::MapSpec;
-use super::host::numbers;
 use super::{MappingOps, MaskInput};
 use crate::panics::fail;
 use burn::backend::autodiff::checkpoint::{base::Checkpointer, strategy::CheckpointStrategy};
@@ -120,10 +119,9 @@ impl<B: MappingOps, C: CheckpointStrategy> MappingOps for Autodiff<B, C> {
         let ((z, nz), (a, na), mask) = (scores.into_parts(), parameter.into_parts(), inner(mask));
         match MapWithBackward.prepare::<C>([nz, na]).compute_bound().stateful() {
             OpsKind::Tracked(prep) => {
-                let forget = z.dtype() == DType::F32 && spec.normalizer.forgets_scores_with(&numbers::<B>(a.clone()));
-                let scores = (!forget).then(|| z.clone());
+                // The gradient in α is taken from differences of scores: p alone has lost them near ties.
+                let scores = Some(z.clone());
                 let probabilities = B::map_with(z, a.clone(), input(mask.clone()), spec.clone());
-                let mask = mask.filter(|_| !forget);
                 let saved = Saved { scores, probabilities: probabilities.clone(), mask, spec };
                 prep.finish((saved, a), probabilities)
             }

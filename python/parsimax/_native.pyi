@@ -10,6 +10,18 @@ __version__: str
 Array = NDArray[Any] | tuple[int, int, tuple[int, ...], tuple[int, ...]]
 
 def after_fork() -> None: ...
+def fit_linear(
+    x: NDArray[Any] | tuple[NDArray[Any], NDArray[Any], NDArray[Any], int],
+    y: NDArray[Any],
+    labels: int,
+    loss: str,
+    parameters: dict[str, float],
+    l2: float,
+    max_iter: int,
+    tol: float,
+    sample_weight: NDArray[Any] | None,
+    fit_intercept: bool,
+) -> tuple[NDArray[Any], NDArray[Any], int, float, bool]: ...
 @final
 class Mapping:
     name: str

@@ -3,6 +3,7 @@
 
 mod array;
 mod errors;
+mod linear;
 mod loss;
 mod mapping;
 
@@ -13,5 +14,6 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_function(wrap_pyfunction!(mapping::after_fork, module)?)?;
+    module.add_function(wrap_pyfunction!(linear::fit_linear, module)?)?;
     module.add_class::<mapping::Mapping>()
 }

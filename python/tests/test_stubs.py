@@ -48,7 +48,8 @@ def test_the_native_stub_is_fresh():
 
 def test_every_public_thing_has_a_docstring():
     torch = pytest.importorskip("parsimax.torch")
-    for module in (parsimax, torch):
+    sklearn = pytest.importorskip("parsimax.sklearn")
+    for module in (parsimax, torch, sklearn):
         assert module.__doc__
         for name in module.__all__:
             value = getattr(module, name)

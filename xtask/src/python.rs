@@ -8,7 +8,7 @@ use crate::shell::{self, Outcome, program};
 
 /// What the package is tested with, besides itself.
 const TESTED_WITH: &[&str] =
-    &["torch==2.13.*", "numpy", "entmax==1.3", "pytest>=8", "scipy", "ml_dtypes", "setuptools"];
+    &["torch==2.13.*", "numpy", "entmax==1.3", "pytest>=8", "scipy", "scikit-learn>=1.6", "ml_dtypes", "setuptools"];
 
 /// What builds it.
 const BUILT_WITH: &[&str] = &["maturin>=1.10,<2"];

@@ -14,7 +14,8 @@ pub struct Stop {
     pub iterations: usize,
     /// Stop when no entry of the gradient is larger than this.
     pub gradient: f64,
-    /// Stop when an iteration improves the value by less than this, relative to the value or 1.
+    /// Stop when an iteration improves the value by less than this, relative to the value or 1;
+    /// negative means never.
     pub decrease: f64,
     /// Curvature pairs to keep.
     pub history: usize,
@@ -94,7 +95,7 @@ pub fn minimize(mut f: impl FnMut(&[f64], &mut [f64]) -> f64, x: &mut Vec<f64>, 
         std::mem::swap(&mut gradient, &mut trial.gradient);
         let decrease = (value - next) / value.abs().max(next.abs()).max(1.0);
         value = next;
-        if decrease <= stop.decrease && max_abs(&gradient) > stop.gradient {
+        if stop.decrease >= 0.0 && decrease <= stop.decrease && max_abs(&gradient) > stop.gradient {
             return report(value, iteration + 1, trial.evaluations, Reason::Decrease);
         }
     }
@@ -131,13 +132,15 @@ impl Trial {
         const ENOUGH: f64 = 1e-4;
         const FLATTER: f64 = 0.9;
         const TRIALS: usize = 30;
+        // Near the minimum differences of the value are rounding; there the slope alone decides.
+        let noise = 16.0 * f64::EPSILON * value.abs().max(1.0);
         let start = Point { step: 0.0, value, slope };
         // The interval from `low` (the best step with enough decrease) towards `high` holds good steps.
         let (mut low, mut high, mut step) = (start, None::<Point>, first);
         for _ in 0..TRIALS {
             let here = self.evaluate(f, x, direction, step);
-            let too_high = here.value.is_nan() || here.value > value + ENOUGH * step * slope;
-            if too_high || here.value >= low.value && low.step > 0.0 {
+            let too_high = here.value.is_nan() || here.value > value + ENOUGH * step * slope + noise;
+            if too_high || here.value > low.value + noise && low.step > 0.0 {
                 high = Some(here);
             } else if here.slope.abs() <= -FLATTER * slope {
                 return Some(here.value);

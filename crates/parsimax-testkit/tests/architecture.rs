@@ -14,7 +14,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-linear", &["parsimax"]),
     ("parsimax-cli", &["parsimax", "parsimax-data", "parsimax-linear", "parsimax-report"]),
     ("parsimax-burn", &["parsimax"]),
-    ("parsimax-python", &["parsimax"]),
+    ("parsimax-python", &["parsimax", "parsimax-linear"]),
     ("xtask", &["parsimax"]),
     ("parsimax-bench-native", &["parsimax"]),
     ("parsimax-models", &["parsimax", "parsimax-data"]),

@@ -15,7 +15,7 @@ use crate::{Failure, Result};
 /// Which experiment, with its data and where its results go.
 pub(crate) enum ReproduceConfig {
     MultiLabel { data: PathBuf, out: Place },
-    LabelProportions { out: Place },
+    LabelProportions { draws: usize, out: Place },
 }
 
 /// Where results go, and what they depend on.
@@ -43,6 +43,9 @@ enum Experiment {
     },
     /// Figure 3 of the sparsemax paper: label proportions of simulated documents
     LabelProportions {
+        /// Draws of topics and documents over which errors are averaged
+        #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+        draws: usize,
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -71,7 +74,9 @@ impl ReproduceArgs {
     pub(crate) fn resolve(self) -> ReproduceConfig {
         match self.experiment {
             Experiment::Multilabel { data, place } => ReproduceConfig::MultiLabel { data, out: place.resolve() },
-            Experiment::LabelProportions { place } => ReproduceConfig::LabelProportions { out: place.resolve() },
+            Experiment::LabelProportions { draws, place } => {
+                ReproduceConfig::LabelProportions { draws, out: place.resolve() }
+            }
         }
     }
 }
@@ -79,7 +84,7 @@ impl ReproduceArgs {
 pub(crate) fn run(config: &ReproduceConfig) -> Result<()> {
     match config {
         ReproduceConfig::MultiLabel { data, out } => multilabel::run(data, out),
-        ReproduceConfig::LabelProportions { out } => proportions::run(out),
+        ReproduceConfig::LabelProportions { draws, out } => proportions::run(*draws, out),
     }
 }
 

@@ -15,20 +15,22 @@ use crate::progress::{Progress, on_threads};
 #[derive(Serialize)]
 struct Results {
     seed: u64,
+    draws: usize,
     threads: usize,
     seconds: f64,
     outcomes: Vec<Outcome>,
 }
 
-pub(super) fn run(place: &Place) -> Result<()> {
+pub(super) fn run(draws: usize, place: &Place) -> Result<()> {
     let settings = proportions::settings();
-    let progress = Progress::new("label-proportions", settings.len());
+    let progress = Progress::new("label-proportions", settings.len() * draws);
     let start = Instant::now();
     let (outcomes, threads) = on_threads(place.threads, || {
-        (proportions::run(&settings, place.seed, &|| progress.advance()), rayon::current_num_threads())
+        (proportions::run(&settings, place.seed, draws, &|| progress.advance()), rayon::current_num_threads())
     })?;
     drop(progress);
-    let results = Results { seed: place.seed, threads, seconds: start.elapsed().as_secs_f64(), outcomes: outcomes? };
+    let seconds = start.elapsed().as_secs_f64();
+    let results = Results { seed: place.seed, draws, threads, seconds, outcomes: outcomes? };
     let report = markdown(&results, &settings);
     write(&place.folder, "label-proportions.json", &json(&results)?)?;
     write(
@@ -58,7 +60,8 @@ fn markdown(results: &Results, settings: &[Setting]) -> String {
          ![Mean squared error and Jensen–Shannon divergence against document length](label-proportions.svg)\n\n\
          The paper's finding: the losses are alike for short documents; once the average length exceeds 400 words, \
          sparsemax is better. \"Logistic\" is the softmax loss. MSE is the mean of ‖q − p‖², JS the mean \
-         Jensen–Shannon divergence in nats; support is the number of labels with a share in sparsemax's prediction.\n\n\
+         Jensen–Shannon divergence in nats; support is the number of labels with a share in sparsemax's prediction. Every number is a mean over draws of \
+         topics and documents; ± is the standard deviation between them.\n\n\
          | K | mixture | length | MSE logistic | MSE sparsemax | ratio | JS logistic | JS sparsemax | ratio | support |\n\
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
@@ -67,10 +70,12 @@ fn markdown(results: &Results, settings: &[Setting]) -> String {
         let Setting { labels, uniform, length } = setting;
         let _ = writeln!(
             text,
-            "| {labels} | {} | {length} | {:.4} | {:.4} | {:.2} | {:.4} | {:.4} | {:.2} | {:.2} |",
+            "| {labels} | {} | {length} | {:.4} ± {:.4} | {:.4} ± {:.4} | {:.2} | {:.4} | {:.4} | {:.2} | {:.2} |",
             mixture(*uniform),
             soft.mse,
+            soft.mse_deviation,
             sparse.mse,
+            sparse.mse_deviation,
             sparse.mse / soft.mse,
             soft.js,
             sparse.js,
@@ -97,8 +102,9 @@ fn markdown(results: &Results, settings: &[Setting]) -> String {
          1200 training and 1000 test documents. λ from 10⁻⁹…1 by 5-fold cross-validation on the squared error, L-BFGS \
          with at most 100 iterations.\n",
     );
-    let Results { seconds, threads, seed, .. } = results;
-    let _ = writeln!(text, "\n{} settings in {seconds:.0} s on {threads} threads, seed {seed}.", settings.len());
+    let Results { seconds, draws, threads, seed, .. } = results;
+    let count = settings.len();
+    let _ = writeln!(text, "\n{count} settings × {draws} draws in {seconds:.0} s on {threads} threads, seed {seed}.");
     text
 }
 

@@ -5,7 +5,9 @@
 //! words come from the mixture of the labels' topics. A topic is a row of K numbers from U(0, 1), divided
 //! by their sum; the vocabulary has K words. Features are standardised word frequencies. Softmax
 //! ("logistic" in the paper) and sparsemax losses are compared; λ is chosen from 10⁻⁹…1 by 5-fold
-//! cross-validation on the squared error.
+//! cross-validation on the squared error. Ten topics over ten words are near each other in one draw and
+//! far apart in the next, which alone moves the errors by a third: every setting is run on several draws
+//! of topics and documents, and means are reported.
 
 use rand::seq::index::sample;
 use rand::{Rng, RngExt, SeedableRng, rngs::ChaCha8Rng};
@@ -35,14 +37,24 @@ pub struct Outcome {
     pub setting: Setting,
     /// The loss.
     pub loss: String,
-    /// The λ chosen by cross-validation.
-    pub l2: f64,
+    /// The λ chosen by cross-validation, for each draw of topics.
+    pub l2: Vec<f64>,
     /// The mean squared error of the proportions.
     pub mse: f64,
+    /// Its standard deviation between draws of topics.
+    pub mse_deviation: f64,
     /// The mean Jensen–Shannon divergence.
     pub js: f64,
     /// Labels with a share in the prediction, on average.
     pub support: f64,
+}
+
+/// What one loss reaches on one draw of topics.
+struct Trial {
+    l2: f64,
+    mse: f64,
+    js: f64,
+    support: f64,
 }
 
 /// The two losses, "logistic" being the paper's name for softmax's here.
@@ -129,36 +141,61 @@ fn words(topics: &[Vec<f64>], shares: &[f64], length: usize, random: &mut impl R
     Ok(out)
 }
 
-/// Runs the settings on threads, both losses each; `done` is called after every setting.
+/// Runs the settings on threads, both losses each, on `draws` draws of topics; `done` is called after each
+/// draw of each setting.
 ///
 /// # Errors
 /// See [`generate`] and [`cross_validate`].
-pub fn run(settings: &[Setting], seed: u64, done: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>> {
-    let outcomes: Vec<Vec<Outcome>> = settings
+pub fn run(settings: &[Setting], seed: u64, draws: usize, done: &(dyn Fn() + Sync)) -> Result<Vec<Outcome>> {
+    let jobs: Vec<(Setting, u64)> = settings
+        .iter()
+        .flat_map(|setting| (0..draws as u64).map(|draw| (*setting, seed.wrapping_mul(1000).wrapping_add(draw))))
+        .collect();
+    let trials: Vec<Vec<Trial>> = jobs
         .par_iter()
-        .map(|setting| {
-            let parts = generate(*setting, seed)?;
+        .map(|(setting, seed)| {
+            let parts = generate(*setting, *seed)?;
             let standard = Standard::of(&parts[0].0);
             let parts = parts.map(|(features, targets)| (standard.apply(&features), targets));
-            let both = LOSSES.iter().map(|loss| outcome(*setting, loss, &parts, seed)).collect();
+            let both = LOSSES.iter().map(|loss| trial(loss, &parts, *seed)).collect();
             done();
             both
         })
         .collect::<Result<_>>()?;
-    Ok(outcomes.into_iter().flatten().collect())
+    let mut outcomes = Vec::new();
+    for (setting, trials) in settings.iter().zip(trials.chunks_exact(draws.max(1))) {
+        for (at, loss) in LOSSES.iter().enumerate() {
+            outcomes.push(summary(*setting, loss, &trials.iter().map(|both| &both[at]).collect::<Vec<_>>()));
+        }
+    }
+    Ok(outcomes)
 }
 
-fn outcome(setting: Setting, name: &str, parts: &[(Features, Targets); 2], seed: u64) -> Result<Outcome> {
+fn summary(setting: Setting, loss: &str, trials: &[&Trial]) -> Outcome {
+    let mean = |of: fn(&Trial) -> f64| trials.iter().map(|trial| of(trial)).sum::<f64>() / trials.len() as f64;
+    let mse = mean(|trial| trial.mse);
+    let squares: f64 = trials.iter().map(|trial| (trial.mse - mse).powi(2)).sum();
+    Outcome {
+        setting,
+        loss: loss.into(),
+        l2: trials.iter().map(|trial| trial.l2).collect(),
+        mse,
+        mse_deviation: (squares / (trials.len() as f64 - 1.0).max(1.0)).sqrt(),
+        js: mean(|trial| trial.js),
+        support: mean(|trial| trial.support),
+    }
+}
+
+fn trial(name: &str, parts: &[(Features, Targets); 2], seed: u64) -> Result<Trial> {
     let [train, test] = parts;
     let loss = LossSpec::new(name).build()?;
     let l2 = (-9..=0).map(|exponent| 10f64.powi(exponent)).collect();
-    let grid = Grid { l2, rules: vec![Rule::Support(1.0)], folds: 5, seed, warm_start: false, stop: Stop::default() };
+    let grid = Grid { l2, rules: vec![Rule::Support(1.0)], folds: 5, seed, warm_start: true, stop: Stop::default() };
     let cells = cross_validate(&train.0, &train.1, &loss, &grid, &|| ())?;
     let l2 = best(&cells, Metric::SquaredError).map_or(0.0, |cell| cell.l2);
     let (model, _) = fit(&train.0, &train.1, &loss, &Settings { l2, stop: grid.stop, ..Settings::default() })?;
     let p = model.probabilities(&test.0, &loss)?;
     let distances = Distances::new(&p, &test.1);
     let support = p.iter().filter(|p| **p > 0.0).count() as f64 / test.0.rows() as f64;
-    let (mse, js) = (distances.squared_error(), distances.jensen_shannon());
-    Ok(Outcome { setting, loss: name.into(), l2, mse, js, support })
+    Ok(Trial { l2, mse: distances.squared_error(), js: distances.jensen_shannon(), support })
 }

@@ -39,6 +39,8 @@ TORCH = {
     "mask": "Tensor | None",
     "ignore_index": "int",
     "reduction": "str",
+    "label_smoothing": "float",
+    "weight": "Tensor | None",
     "device": "torch.device | str | None",
     "dtype": "torch.dtype | None",
 }

@@ -25,6 +25,7 @@ from ._functions import (
 from ._losses import (
     entmax15_loss,
     entmax_loss,
+    ev_softmax_loss,
     fusedmax_loss,
     normmax_loss,
     oscarmax_loss,
@@ -43,6 +44,7 @@ __all__ = [
     "entmax_csr",
     "entmax_loss",
     "ev_softmax",
+    "ev_softmax_loss",
     "fusedmax",
     "fusedmax_loss",
     "normmax",

@@ -73,6 +73,15 @@ def normmax_loss(z, target, alpha=2.0, axis=-1, **options):
     return loss("normmax", z, target, alpha, axis, **options)
 
 
+def ev_softmax_loss(z, target, eps=1e-6, axis=-1, **options):
+    """The negative log-likelihood of ev-softmax in its training form, weights ``1{z ≥ mean z} + eps``.
+
+    ev-softmax has no regulariser, so this is no Fenchel–Young loss; its gradient is (p − y)/γ all the same. At
+    ``eps=0`` a target outside the support has loss ``inf``, and the gradient is the limit (Chen et al. 2021).
+    """
+    return loss("ev_softmax", z, target, eps, axis, **options)
+
+
 def loss(
     name: str,
     z: object,
@@ -93,7 +102,7 @@ def loss(
     at = scores(kind, z, axis)
     mapping = native(kind, param, gamma, at)
     mask = check_mask(kind, mask, at.z.shape)
-    wanted = targets(kind, target, at)
+    wanted = targets(kind, target, at, weight is not None)
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"{name}_loss: reduction must be 'none', 'sum' or 'mean', got {reduction!r}")
     smoothing = number(label_smoothing, "label_smoothing", kind)
@@ -131,7 +140,7 @@ def spoilt(call, at: Scores, wanted, mask, reduction, ignore, gradient) -> np.nd
     return values
 
 
-def targets(kind: Kind, target: object, at: Scores) -> tuple[str, Any]:
+def targets(kind: Kind, target: object, at: Scores, weighted: bool) -> tuple[str, Any]:
     """What kind of target it is, in the form that the native side reads."""
     rows = at.z.shape[: at.axis] + at.z.shape[at.axis + 1 :]
     if isinstance(target, Sequence) and any(isinstance(labels, Set) for labels in target):
@@ -146,6 +155,9 @@ def targets(kind: Kind, target: object, at: Scores) -> tuple[str, Any]:
         count = array.sum(axis=at.axis, keepdims=True)
         if (count == 0).any():
             raise ValueError(f"{kind.name}_loss: target must hold at least one label in every row")
+        if weighted:  # a mean divides by the weights of the labels
+            by_row = np.moveaxis(array, at.axis, -1).reshape(-1, array.shape[at.axis])
+            return "sets", [np.flatnonzero(row).tolist() for row in by_row]
         return "soft", bits((array / count).astype(at.dtype))
     if (array.dtype.kind == "f" or array.dtype.name == "bfloat16") and array.shape == at.z.shape:
         return "soft", bits(np.ascontiguousarray(array.astype(at.dtype)))

@@ -215,7 +215,9 @@ class SparsemaxMultiLabelClassifier(_Linear):
             if y.ndim == 2:
                 from sklearn.exceptions import DataConversionWarning
 
-                warnings.warn("A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=2)
+                warnings.warn(
+                    "A column-vector y was passed when a 1d array was expected", DataConversionWarning, stacklevel=2
+                )
                 y = y.ravel()
             self._fit_classes(X, y, sample_weight)
             return self

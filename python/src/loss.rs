@@ -1,6 +1,6 @@
 //! Fenchel–Young losses of a mapping over arrays.
 
-use parsimax::loss::{BatchLoss, FenchelYoung, Loss, Reduction, RowLoss, Target};
+use parsimax::loss::{BatchLoss, FenchelYoung, Likelihood, Loss, Reduction, RowLoss, Target};
 use parsimax::{Float, Mapping as CoreMapping, Regularized, Result, View, ViewMut};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -35,7 +35,7 @@ pub(crate) fn reduction(name: &str) -> PyResult<Reduction> {
     })
 }
 
-/// The loss of every row, or one number; the gradient goes into `gradient` if it is given.
+/// The Fenchel–Young loss of every row, or the likelihood of a mapping that has no other; or one number; the gradient goes into `gradient` if it is given.
 pub(crate) fn run<T: Float>(
     mappings: &[Box<dyn CoreMapping>],
     run: usize,
@@ -45,6 +45,9 @@ pub(crate) fn run<T: Float>(
     mask: Option<View<'_, bool>>,
     settings: &Settings,
 ) -> Result<Vec<f64>> {
+    if let Some(mapping) = mappings.first().and_then(|mapping| mapping.logarithmic()) {
+        return finish(Likelihood::new(mapping), z, target, gradient, mask, settings);
+    }
     let regularized: Vec<&dyn Regularized> = mappings.iter().filter_map(|mapping| mapping.regularized()).collect();
     finish(FenchelYoung::grouped(&regularized, run)?, z, target, gradient, mask, settings)
 }

@@ -31,7 +31,7 @@ def targets(seed=0):
     soft = torch.rand(5, 4, generator=generator, dtype=torch.float64)
     soft[0, 0] = 0
     soft /= soft.sum(1, keepdim=True)
-    sets = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [0, 1, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=torch.bool)
+    sets = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 0, 1], [1, 1, 1, 1], [0, 0, 0, 1]], dtype=torch.bool)
     return {"classes": torch.tensor([0, 3, -100, 1, 2]), "soft": soft, "sets": sets}
 
 
@@ -44,7 +44,7 @@ def test_value_and_gradient(name, kind):
     native = getattr(pt, f"{name}_loss")(z, target)
     y, counts = _loss.dense(target, z, -1, -100, kind != "classes")
     spec = _loss.Spec(name, _loss._table.KINDS[name].default or float("nan"), 1.0, -1)
-    formula = _loss.rows(z, None, None, y, counts, spec).squeeze(-1)
+    formula = _loss.rows(z, None, None, y, counts, spec, _loss.Settings("none", -100)).squeeze(-1)
     torch.testing.assert_close(native, formula, atol=1e-14, rtol=1e-12)
     assert (native >= 0).all()
     (gradient,) = torch.autograd.grad(native.sum(), z, retain_graph=True)
@@ -165,3 +165,77 @@ def test_narrow_scores_and_masks():
         assert loss.dtype == z.grad.dtype == dtype and (z.grad[~mask] == 0).all()
         exact = pt.entmax15_loss(z.detach().double(), torch.zeros(4, dtype=torch.long), mask=mask, reduction="mean")
         torch.testing.assert_close(loss.double(), exact, rtol=torch.finfo(dtype).eps, atol=0)
+
+
+TREATMENTS = [
+    {"label_smoothing": 0.1},
+    {"weight": [1.0, 0.5, 2.0, 0.25]},
+    {"label_smoothing": 0.3, "weight": [1.0, 0, 2, 3]},
+]
+
+
+@pytest.mark.parametrize("treatment", TREATMENTS, ids=["smoothed", "weighted", "both"])
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+@pytest.mark.parametrize("kind", ["classes", "soft", "sets"])
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax", "ev_softmax"])
+def test_smoothing_and_weights(name, kind, reduction, treatment):
+    """Natively, by torch operations (as a second derivative takes them), and in NumPy: the same."""
+    target, z = targets()[kind], scores(5, 4, grad=True)
+    mask = torch.ones(5, 4, dtype=torch.bool)
+    if kind == "classes":
+        mask[0, 1] = mask[3, 3] = False
+    options = {k: torch.tensor(v, dtype=z.dtype) if k == "weight" else v for k, v in treatment.items()}
+    value = getattr(pt, f"{name}_loss")(z, target, mask=mask, reduction=reduction, **options)
+    (gradient,) = torch.autograd.grad(value.sum(), z, create_graph=True)
+    values, slope = getattr(px, f"{name}_loss")(
+        z.detach().numpy(), target.numpy(), mask=mask.numpy(), reduction=reduction, return_grad=True, **treatment
+    )
+    # A likelihood near 0 is a difference of logarithms of order 1: 1e-13 is a few hundred ulp of them.
+    np.testing.assert_allclose(value.detach().numpy(), values, atol=1e-13)
+    np.testing.assert_allclose(gradient.detach().numpy(), slope, atol=1e-14)
+    (once,) = torch.autograd.grad(
+        getattr(pt, f"{name}_loss")(z, target, mask=mask, reduction=reduction, **options).sum(), z
+    )
+    torch.testing.assert_close(once, gradient.detach(), atol=1e-14, rtol=0)
+
+
+@pytest.mark.parametrize("treatment", TREATMENTS, ids=["smoothed", "weighted", "both"])
+@pytest.mark.parametrize("kind", ["classes", "soft"])
+def test_softmax_has_the_gradient_of_torchs_cross_entropy(kind, treatment):
+    target, z = targets()[kind], scores(5, 4, grad=True)
+    options = {k: torch.tensor(v, dtype=z.dtype) if k == "weight" else v for k, v in treatment.items()}
+    ours = torch.autograd.grad(pt.softmax_loss(z, target, reduction="mean", **options), z)[0]
+    theirs = torch.autograd.grad(torch.nn.functional.cross_entropy(z, target, **options), z)[0]
+    torch.testing.assert_close(ours, theirs, atol=1e-14, rtol=0)
+
+
+def test_ev_softmax_loss_is_the_likelihood():
+    z, target = scores(5, 4, grad=True), targets()["classes"]
+    value = pt.ev_softmax_loss(z, target, eps=1e-3)
+    p = pt.ev_softmax(z.detach(), eps=1e-3)
+    rows = torch.tensor([0, 1, 3, 4])
+    torch.testing.assert_close(value.detach()[rows], -p[rows, target[rows]].log(), atol=1e-14, rtol=1e-12)
+    assert value[2] == 0
+    assert gradcheck(lambda z: pt.ev_softmax_loss(z, target, eps=1e-3), z)
+    assert gradgradcheck(lambda z: pt.ev_softmax_loss(z, target, eps=1e-3), z)
+    # At ε = 0: infinite outside the support, with the gradient of the limit.
+    z = torch.tensor([[1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    value = pt.ev_softmax_loss(z, torch.tensor([1]), eps=0.0)
+    assert value.item() == float("inf")
+    np.testing.assert_array_equal(torch.autograd.grad(value.sum(), z)[0].numpy(), [[1.0, -1.0]])
+    loss, slope = px.ev_softmax_loss(z.detach().numpy(), np.array([1]), eps=0.0, return_grad=True)
+    assert loss[0] == np.inf
+    np.testing.assert_array_equal(slope, [[1.0, -1.0]])
+
+
+def test_bad_smoothing_and_weights_are_said():
+    z, target = scores(5, 4), targets()["classes"]
+    for options, message in [
+        ({"label_smoothing": 1.0}, r"sparsemax_loss: label_smoothing must be a number in \[0, 1\), got 1.0"),
+        ({"weight": torch.ones(3)}, r"sparsemax_loss: weight must have shape \(4,\), got \(3,\)"),
+        ({"weight": -torch.ones(4)}, "sparsemax_loss: weight must hold finite numbers ≥ 0"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            pt.sparsemax_loss(z, target, **options)
+    with pytest.raises(TypeError, match="sparsemax_loss: weight must be a floating-point tensor, got list"):
+        pt.sparsemax_loss(z, target, weight=[1, 1, 1, 1])

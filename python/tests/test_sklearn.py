@@ -43,7 +43,7 @@ def iris():
 @pytest.mark.parametrize("loss", ["sparsemax", "entmax15", "softmax"])
 def test_the_optimum_is_scipys(iris, loss):
     X, y = iris
-    n, d, k, l2 = len(X), X.shape[1], 3, 0.05
+    d, k, l2 = X.shape[1], 3, 0.05
     model = SparsemaxClassifier(loss=loss, l2=l2, tol=1e-9).fit(X, y)
 
     def objective(w):

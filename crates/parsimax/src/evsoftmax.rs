@@ -152,6 +152,9 @@ impl Mapping for EvSoftmax {
     fn name(&self) -> &'static str {
         "ev-softmax"
     }
+    fn logarithmic(&self) -> Option<&dyn LogMapping> {
+        Some(self)
+    }
     fn kernel(&self) -> Option<Kernel> {
         if self.eps == 0.0 { Kernel::new(Map::EvSoftmax, self.gamma) } else { None }
     }

@@ -107,6 +107,11 @@ pub trait Mapping: Send + Sync {
         None
     }
 
+    /// The mapping with logarithms, where it has them: the door to a likelihood.
+    fn logarithmic(&self) -> Option<&dyn LogMapping> {
+        None
+    }
+
     /// The single-precision kernel that computes the mapping, if there is one.
     #[doc(hidden)]
     fn kernel(&self) -> Option<Kernel> {
@@ -189,6 +194,9 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn regularized(&self) -> Option<&dyn Regularized> {
         (**self).regularized()
+    }
+    fn logarithmic(&self) -> Option<&dyn LogMapping> {
+        (**self).logarithmic()
     }
     fn kernel(&self) -> Option<Kernel> {
         (**self).kernel()

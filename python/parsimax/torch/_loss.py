@@ -24,6 +24,8 @@ class Settings(NamedTuple):
 
     reduction: str
     ignore_index: int
+    label_smoothing: float = 0.0
+    weight: Tensor | None = None
 
 
 REDUCTIONS = {"none": "none", "sum": "sum", "mean": "mean", "elementwise_mean": "mean"}
@@ -37,7 +39,20 @@ def reduction_of(name: str, reduction: object) -> str:
     return REDUCTIONS[reduction]
 
 
-def loss(name, X, target, param=None, *, dim=None, gamma=1.0, mask=None, ignore_index=-100, reduction="none"):
+def loss(
+    name,
+    X,
+    target,
+    param=None,
+    *,
+    dim=None,
+    gamma=1.0,
+    mask=None,
+    ignore_index=-100,
+    reduction="none",
+    label_smoothing=0.0,
+    weight=None,
+):
     """The body of every loss."""
     kind = _table.KINDS[name]
     z = _autocast(scores(kind, X))
@@ -45,15 +60,60 @@ def loss(name, X, target, param=None, *, dim=None, gamma=1.0, mask=None, ignore_
     strength = _table.number(gamma, "gamma", kind)
     theta, value = parameter(kind, param, z, dim)
     mask = check_mask(kind, mask, z)
-    settings = Settings(reduction_of(name, reduction), ignore_index)
+    smoothing, weight = treatment(name, label_smoothing, weight, z.shape[dim])
+    settings = Settings(reduction_of(name, reduction), ignore_index, smoothing, weight)
     spec = Spec(name, value, strength, dim)
     if theta is None and not torch.compiler.is_compiling():
         _table.mapping(kind, value if kind.param else None, strength)
     soft = check_target(kind, target, z, dim, ignore_index)
-    if not torch.compiler.is_compiling() and ordinary() and is_plain(z, theta, mask, target):
+    # Sets are distributions to the native side, which would count their rows instead of their weights.
+    native = weight is None or target.dtype != torch.bool
+    if native and not torch.compiler.is_compiling() and ordinary() and is_plain(z, theta, mask, target):
         return Fused.apply(z, theta, mask, target, spec, settings)
     y, counts = dense(target, z, dim, ignore_index, soft)
-    return reduce(rows(z, theta, mask, y, counts, spec), counts, settings.reduction, dim)
+    over = divisor(target, y, counts, spec, settings)
+    return reduce(rows(z, theta, mask, y, counts, spec, settings), over, spec, settings)
+
+
+def treatment(name: str, smoothing: object, weight: object, classes: int) -> tuple[float, Tensor | None]:
+    """Label smoothing and class weights, checked."""
+    if not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
+        raise ValueError(f"{name}_loss: label_smoothing must be a number in [0, 1), got {smoothing!r}")
+    if weight is None:
+        return float(smoothing), None
+    if not isinstance(weight, Tensor) or not weight.dtype.is_floating_point:
+        raise TypeError(f"{name}_loss: weight must be a floating-point tensor, got {type(weight).__name__}")
+    if tuple(weight.shape) != (classes,):
+        raise ValueError(f"{name}_loss: weight must have shape ({classes},), got {tuple(weight.shape)}")
+    if not torch.compiler.is_compiling() and not bool(((weight >= 0) & weight.isfinite()).all()):
+        raise ValueError(f"{name}_loss: weight must hold finite numbers ≥ 0")
+    return float(smoothing), weight.detach()
+
+
+def along(weight: Tensor, z: Tensor, dim: int) -> Tensor:
+    """Class weights, ready to be multiplied with scores."""
+    return weight.to(z.dtype).view(-1, *(1,) * (-dim - 1))
+
+
+def tilt(y: Tensor, on: Tensor, spec, settings) -> tuple[Tensor, Tensor | None]:
+    """Smoothed and weighted targets, ``w ⊙ y / W``, and the weights ``W = <w, y>`` of the rows (None: all 1)."""
+    if settings.label_smoothing:
+        share = settings.label_smoothing / on.sum(spec.dim, keepdim=True).clamp(min=1).to(y.dtype)
+        y = (1 - settings.label_smoothing) * y + share * on
+    if settings.weight is None:
+        return y, None
+    tilted = along(settings.weight, y, spec.dim) * y
+    total = tilted.sum(spec.dim, keepdim=True)
+    return torch.where(total > 0, tilted / torch.where(total > 0, total, 1), y), total
+
+
+def divisor(target: Tensor, y: Tensor, counts: Tensor, spec, settings) -> Tensor | None:
+    """What a mean divides by: rows, or the weights of their labels, as for torch's cross_entropy."""
+    if settings.reduction != "mean":
+        return None
+    if settings.weight is None or target.dtype.is_floating_point:
+        return counts.sum()
+    return (along(settings.weight, y, spec.dim) * y).sum()
 
 
 def check_target(kind, target: object, z: Tensor, dim: int, ignore: int) -> bool:
@@ -75,15 +135,17 @@ def check_target(kind, target: object, z: Tensor, dim: int, ignore: int) -> bool
 def dense(target: Tensor, z: Tensor, dim: int, ignore: int, soft: bool) -> tuple[Tensor, Tensor]:
     """Targets as distributions, and which rows count (keeping ``dim``)."""
     if soft:
-        y = target.to(z.dtype) if target.dtype != torch.bool else target / target.sum(dim, keepdim=True)
-        return y.to(z.dtype), torch.ones_like(z.narrow(dim, 0, 1), dtype=torch.bool)
+        y = target.to(z.dtype)
+        if target.dtype == torch.bool:
+            y = y / y.sum(dim, keepdim=True)
+        return y, torch.ones_like(z.narrow(dim, 0, 1), dtype=torch.bool)
     target = target.long().unsqueeze(dim)
     counts = target != ignore
     classes = torch.arange(z.shape[dim], device=z.device).view(-1, *(1,) * (-dim - 1))
     return ((classes == target) & counts).to(z.dtype), counts
 
 
-def rows(z, theta, mask, y, counts, spec) -> Tensor:
+def rows(z, theta, mask, y, counts, spec, settings) -> Tensor:
     """The loss of every row (keeping ``dim``), in torch operations."""
     wide = z.float() if z.dtype.itemsize < 4 else z
     # What does not count may hold anything.
@@ -91,7 +153,7 @@ def rows(z, theta, mask, y, counts, spec) -> Tensor:
     p = mapped(wide, theta, mask, spec)
     on = wide > -torch.inf if mask is None else mask & (wide > -torch.inf)
     parameter = spec.value if theta is None else theta.to(wide.dtype)
-    y = y.to(wide.dtype)
+    y, weight = tilt(y.to(wide.dtype), on, spec, settings)
     if torch.compiler.is_compiling():
         # One derivative is all that compilers ask for.
         value = value_of(wide.detach(), p.detach(), y, _detached(parameter), on, spec)
@@ -103,6 +165,9 @@ def rows(z, theta, mask, y, counts, spec) -> Tensor:
             )
     else:
         value = Value.apply(wide, p, y, parameter, on, spec)
+    if weight is not None:
+        # A row of weight 0 has no loss, not even an infinite one.
+        counts, value = counts & (weight > 0), weight * torch.where(weight > 0, value, 0)
     return torch.where(counts, value, torch.zeros_like(value)).to(z.dtype)
 
 
@@ -167,12 +232,12 @@ class Value(torch.autograd.Function):
         return out
 
 
-def reduce(values: Tensor, counts: Tensor, reduction: str, dim: int) -> Tensor:
+def reduce(values: Tensor, over: Tensor | None, spec, settings) -> Tensor:
     """Rows to the result; a mean over nothing is 0."""
-    if reduction == "none":
-        return values.squeeze(dim)
+    if settings.reduction == "none":
+        return values.squeeze(spec.dim)
     total = values.sum()
-    return total if reduction == "sum" else total / counts.sum().clamp(min=1)
+    return total if over is None else total / torch.where(over > 0, over, 1)
 
 
 class Fused(torch.autograd.Function):
@@ -226,14 +291,15 @@ def sweep(z, theta, mask, target, spec, settings, with_gradient) -> tuple[Tensor
         describe(mask),
         settings.reduction,
         settings.ignore_index,
-        0.0,
-        None,
+        settings.label_smoothing,
+        None if settings.weight is None else settings.weight.double().tolist(),
         threads(),
     )
     if values is None:  # a score is NaN or +inf
         soft = target.dtype.is_floating_point or target.dtype == torch.bool
         y, counts = dense(target, z, spec.dim, settings.ignore_index, soft)
-        value = reduce(rows(z, theta, mask, y, counts, spec), counts, settings.reduction, spec.dim)
+        over = divisor(target, y, counts, spec, settings)
+        value = reduce(rows(z, theta, mask, y, counts, spec, settings), over, spec, settings)
         one = torch.ones_like(value)
         return value, derivatives(z, theta, mask, target, spec, settings, one, with_gradient, False)[0]
     shape = list(z.shape)
@@ -249,12 +315,15 @@ def derivatives(z, theta, mask, target, spec, settings, g, need_z, need_theta):
     wide = torch.where(counts, wide, torch.zeros_like(wide))
     p = mapped(wide, theta, mask, spec)
     on = wide > -torch.inf if mask is None else mask & (wide > -torch.inf)
-    y = y.to(wide.dtype)
+    over = divisor(target, y, counts, spec, settings)
+    y, weight = tilt(y.to(wide.dtype), on, spec, settings)
     keep = counts & ~((y > 0) & ~on).any(spec.dim, keepdim=True)
     if settings.reduction == "none":
         g = g.unsqueeze(spec.dim)
-    elif settings.reduction == "mean":
-        g = g / counts.sum().clamp(min=1)
+    elif over is not None:
+        g = g / torch.where(over > 0, over, 1)
+    if weight is not None:
+        g, keep = g * weight, keep & (weight > 0)
     g = torch.where(keep, g, torch.zeros_like(g))
     dz = dtheta = None
     if need_z:

@@ -5,13 +5,16 @@
   a set of labels, of the shape of X.
 - ``ignore_index``: rows of this class have loss 0 and gradient 0.
 - ``reduction``: ``"none"``, ``"sum"``, ``"mean"`` (also spelt ``"elementwise_mean"``): the mean divides by
-  the rows that are not ignored.
+  the rows that are not ignored, with weights by the sum of their labels' weights.
+- ``label_smoothing``: this share of every target moves to the uniform distribution.
+- ``weight``: a weight per class, with the meaning it has for torch's cross_entropy.
 """
 
 from __future__ import annotations
 
 from torch import Tensor
 
+from ._likelihood import likelihood
 from ._loss import loss
 
 
@@ -53,6 +56,15 @@ def sq_pnorm_max_loss(X: Tensor, target: Tensor, p: float | Tensor = 1.5, **opti
 def normmax_loss(X: Tensor, target: Tensor, alpha: float | Tensor = 2.0, **options):
     """The Fenchel–Young loss of normmax; differentiable in ``alpha``."""
     return loss("normmax", X, target, alpha, **options)
+
+
+def ev_softmax_loss(X: Tensor, target: Tensor, eps: float = 1e-6, **options):
+    """The negative log-likelihood of ev-softmax in its training form, weights ``1{z ≥ mean z} + eps``.
+
+    The gradient is p − y; as ``eps`` goes to 0, p tends to the sparse probabilities (Chen et al. 2021). At
+    ``eps=0`` a target outside the support has loss ``inf``.
+    """
+    return likelihood(X, target, eps, **options)
 
 
 def sparsemax_bisect_loss(X: Tensor, target: Tensor, n_iter: int = 50, **options):

@@ -1,0 +1,76 @@
+"""The likelihood of ev-softmax on tensors, by torch operations alone."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from .. import _table
+from ._function import _autocast
+from ._loss import Settings, check_target, dense, divisor, reduce, reduction_of, tilt, treatment
+from ._spec import Spec, check_mask, dimension, scores
+
+
+def likelihood(
+    X,
+    target,
+    eps,
+    *,
+    dim=None,
+    gamma=1.0,
+    mask=None,
+    ignore_index=-100,
+    reduction="none",
+    label_smoothing=0.0,
+    weight=None,
+) -> Tensor:
+    """``−Σ y log p`` for ``p ∝ (1{z ≥ mean z} + eps)·exp(z/γ)``; the weights are constants for the gradient."""
+    kind = _table.KINDS["ev_softmax"]
+    z = _autocast(scores(kind, X))
+    dim = dimension(kind, (1 if z.ndim > 1 else 0) if dim is None else dim, z.ndim)
+    strength, eps = _table.number(gamma, "gamma", kind), _table.number(eps, "eps", kind)
+    if not torch.compiler.is_compiling():
+        _table.mapping(kind, eps, strength)
+    mask = check_mask(kind, mask, z)
+    smoothing, weight = treatment(kind.name, label_smoothing, weight, z.shape[dim])
+    settings = Settings(reduction_of(kind.name, reduction), ignore_index, smoothing, weight)
+    spec = Spec(kind.name, eps, strength, dim)
+    y, counts = dense(target, z, dim, ignore_index, check_target(kind, target, z, dim, ignore_index))
+    over = divisor(target, y, counts, spec, settings)
+    wide = z.float() if z.dtype.itemsize < 4 else z
+    # What does not count may hold anything.
+    wide = torch.where(counts, wide, torch.zeros_like(wide))
+    on = wide > -torch.inf if mask is None else mask & (wide > -torch.inf)
+    y, share = tilt(y.to(wide.dtype), on, spec, settings)
+    value = values(wide, on, y, spec)
+    if share is not None:
+        # A row of weight 0 has no loss, not even an infinite one.
+        counts, value = counts & (share > 0), share * torch.where(share > 0, value, 0)
+    return reduce(torch.where(counts, value, torch.zeros_like(value)).to(z.dtype), over, spec, settings)
+
+
+def values(z: Tensor, on: Tensor, y: Tensor, spec: Spec) -> Tensor:
+    """The loss of every row, keeping the dimension."""
+    dim = spec.dim
+    log_p = log_probabilities(z, on, spec)
+    value = -(y * torch.where((y > 0) & on, log_p, torch.zeros_like(log_p))).sum(dim, keepdim=True)
+    lost = ((y > 0) & ~on).any(dim, keepdim=True)
+    value = torch.where(lost, torch.full_like(value, torch.inf), value)
+    return torch.where((z.isnan() & on).any(dim, keepdim=True), torch.full_like(value, torch.nan), value)
+
+
+def log_probabilities(z: Tensor, on: Tensor, spec: Spec) -> Tensor:
+    """``log p`` where entries take part; other entries hold nothing of use."""
+    dim = spec.dim
+    some = on.any(dim, keepdim=True)
+    fixed = torch.where(on, z, torch.zeros_like(z)).detach()
+    mean = fixed.sum(dim, keepdim=True) / on.sum(dim, keepdim=True).clamp(min=1)
+    top = torch.where(on, z, -torch.inf).detach().amax(dim, keepdim=True)
+    # A rounded mean may exceed every entry; the largest ones are always in the support.
+    inside = (fixed >= mean) | (fixed == top)
+    outside = math.log(spec.value) if spec.value > 0 else -math.inf
+    logits = z / spec.gamma + torch.where(inside, torch.full_like(z, math.log1p(spec.value)), outside)
+    logits = torch.where(on, logits, torch.where(some, -torch.inf, torch.zeros_like(logits)))
+    return logits - logits.logsumexp(dim, keepdim=True)

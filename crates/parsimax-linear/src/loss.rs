@@ -45,7 +45,10 @@ impl LossSpec {
             let expected = format!("a mapping with a convex loss: {LOGISTIC}, {}", names().join(", "));
             return Err(Error::data("loss", expected, &self.name));
         }
-        Ok(Loss(Kind::FenchelYoung(mapping)))
+        Ok(Loss(match mapping.regularized() {
+            Some(softmax) if self.name == "softmax" => Kind::Softmax { gamma: softmax.gamma(), mapping },
+            _ => Kind::FenchelYoung(mapping),
+        }))
     }
 
     fn options(&self) -> Result<Options> {
@@ -83,6 +86,8 @@ pub struct Loss(Kind);
 enum Kind {
     /// $L(z; y) = \gamma\Omega(y) + \max_\Omega(z) - \langle z, y\rangle$.
     FenchelYoung(Arc<dyn Mapping>),
+    /// The same for softmax, where $\max_\Omega$ is a logarithm and no entropy needs to be summed.
+    Softmax { gamma: f64, mapping: Arc<dyn Mapping> },
     /// $\sum_k \log(1 + e^{z_k}) - y_k z_k$.
     Logistic,
 }
@@ -90,7 +95,7 @@ enum Kind {
 impl std::fmt::Debug for Loss {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match &self.0 {
-            Kind::FenchelYoung(mapping) => mapping.name(),
+            Kind::FenchelYoung(mapping) | Kind::Softmax { mapping, .. } => mapping.name(),
             Kind::Logistic => LOGISTIC,
         })
     }
@@ -113,7 +118,9 @@ impl Loss {
     /// The part of a row's loss that does not depend on the scores: $\gamma\Omega(y)$.
     pub(crate) fn constant(&self, y: &[f64]) -> f64 {
         match &self.0 {
-            Kind::FenchelYoung(mapping) => mapping.regularized().map_or(0.0, |r| r.gamma() * r.omega(y)),
+            Kind::FenchelYoung(mapping) | Kind::Softmax { mapping, .. } => {
+                mapping.regularized().map_or(0.0, |r| r.gamma() * r.omega(y))
+            }
             Kind::Logistic => 0.0,
         }
     }
@@ -130,27 +137,20 @@ impl Loss {
                 z.iter_mut().zip(work.p.iter().zip(y)).for_each(|(z, (p, y))| *z = p - y);
                 Ok(loss)
             }
-            Kind::Logistic => {
-                let mut loss = 0.0;
-                for (z, y) in z.iter_mut().zip(y) {
-                    let (p, log) = sigmoid(*z);
-                    loss += log - y * *z;
-                    *z = p - y;
-                }
-                Ok(loss)
-            }
+            Kind::Softmax { gamma, .. } => Ok((softmax_row(z, y, *gamma) + constant).max(0.0)),
+            Kind::Logistic => Ok(logistic_row(z, y)),
         }
     }
 
     /// Writes the probabilities of one row over its scores `t·z`.
     pub(crate) fn probabilities(&self, z: &mut [f64], temperature: f64, work: &mut Work) -> Result<()> {
         match &self.0 {
-            Kind::FenchelYoung(mapping) => {
+            Kind::FenchelYoung(mapping) | Kind::Softmax { mapping, .. } => {
                 work.p.clear();
                 work.p.extend(z.iter().map(|z| z * temperature));
                 mapping.forward_row(&work.p, z, &mut work.scratch)?;
             }
-            Kind::Logistic => z.iter_mut().for_each(|z| *z = sigmoid(*z * temperature).0),
+            Kind::Logistic => z.iter_mut().for_each(|z| *z = sigmoid(*z * temperature)),
         }
         Ok(())
     }
@@ -163,9 +163,43 @@ fn regularized_loss(mapping: &dyn Regularized, z: &[f64], p: &[f64], y: &[f64], 
     (linear + constant - mapping.gamma() * mapping.omega(p)).max(0.0)
 }
 
-/// $\sigma(z)$ and $\log(1 + e^z)$, without overflow on either side.
-fn sigmoid(z: f64) -> (f64, f64) {
+/// $\gamma\log\sum_k e^{z_k/\gamma} - \langle z, y\rangle$; the scores become $p - y$.
+fn softmax_row(z: &mut [f64], y: &[f64], gamma: f64) -> f64 {
+    let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let (mut sum, mut linear) = (0.0, 0.0);
+    for (z, y) in z.iter_mut().zip(y) {
+        let gap = *z - top;
+        linear += gap * y;
+        *z = (gap / gamma).exp();
+        sum += *z;
+    }
+    z.iter_mut().zip(y).for_each(|(z, y)| *z = *z / sum - y);
+    gamma * sum.ln() - linear
+}
+
+/// $\sum_k \log(1 + e^{z_k}) - y_k z_k$; the scores become $\sigma(z) - y$.
+fn logistic_row(z: &mut [f64], y: &[f64]) -> f64 {
+    // Factors 1 + e^{−|z|} lie in 1…2: a product of as many as here is far from overflow, and its logarithm the
+    // sum of theirs to 1e−16 each.
+    const FACTORS: usize = 256;
+    let mut loss = 0.0;
+    for (z, y) in z.chunks_mut(FACTORS).zip(y.chunks(FACTORS)) {
+        let mut product = 1.0;
+        for (z, y) in z.iter_mut().zip(y) {
+            let e = (-z.abs()).exp();
+            product *= 1.0 + e;
+            loss += z.max(0.0) - y * *z;
+            let above = if *z >= 0.0 { 1.0 } else { e };
+            *z = above / (1.0 + e) - y;
+        }
+        loss += product.ln();
+    }
+    loss
+}
+
+/// $\sigma(z)$ without overflow on either side.
+fn sigmoid(z: f64) -> f64 {
     let e = (-z.abs()).exp();
-    let p = if z >= 0.0 { 1.0 / (1.0 + e) } else { e / (1.0 + e) };
-    (p, z.max(0.0) + e.ln_1p())
+    let above = if z >= 0.0 { 1.0 } else { e };
+    above / (1.0 + e)
 }

@@ -203,3 +203,42 @@ fn sigmoid(z: f64) -> f64 {
     let above = if z >= 0.0 { 1.0 } else { e };
     above / (1.0 + e)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every loss, at random scores and distributions: the row becomes the slope of the loss.
+    #[test]
+    fn the_gradient_is_the_difference_quotient() {
+        let mut specs: Vec<LossSpec> =
+            names().into_iter().chain(std::iter::once(LOGISTIC)).map(LossSpec::new).collect();
+        specs.push(LossSpec { name: "softmax".into(), parameters: [("gamma".into(), 0.5)].into() });
+        let mut random = fastrand::Rng::with_seed(8);
+        let mut work = Work::default();
+        for spec in specs {
+            let loss = spec.build().unwrap();
+            for _ in 0..50 {
+                let mut y: Vec<f64> = (0..5).map(|_| random.f64()).collect();
+                let sum: f64 = y.iter().sum();
+                y.iter_mut().for_each(|y| *y /= sum);
+                let constant = loss.constant(&y);
+                let z: Vec<f64> = (0..5).map(|_| 4.0 * random.f64() - 2.0).collect();
+                let mut gradient = z.clone();
+                let value = loss.row(&mut gradient, &y, constant, &mut work).unwrap();
+                assert!(value >= 0.0, "{spec:?}: {value}");
+                for at in 0..5 {
+                    // The gradients are continuous with kinks: an error of O(h) at worst, and of 1e-10 by rounding.
+                    let h = 1e-6;
+                    let mut at_step = |step: f64| {
+                        let mut moved = z.clone();
+                        moved[at] += step;
+                        loss.row(&mut moved, &y, constant, &mut work).unwrap()
+                    };
+                    let quotient = (at_step(h) - at_step(-h)) / (2.0 * h);
+                    assert!((quotient - gradient[at]).abs() < 1e-5, "{spec:?}: {quotient} and {}", gradient[at]);
+                }
+            }
+        }
+    }
+}

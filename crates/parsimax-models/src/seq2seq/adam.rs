@@ -21,6 +21,13 @@ impl Adam {
         Self { steps: 0, first: vec![0.0; n], second: vec![0.0; n] }
     }
 
+    /// A step along `scale · gradients`, shortened to the length `clip` if it is longer.
+    pub fn clipped_step(&mut self, values: &mut [f32], gradients: &[f32], scale: f64, clip: f32, rate: f32) {
+        let norm = gradients.iter().map(|g| f64::from(*g) * f64::from(*g)).sum::<f64>().sqrt() * scale;
+        let scale = scale * (f64::from(clip) / norm.max(f64::MIN_POSITIVE)).min(1.0);
+        self.step(values, gradients, scale as f32, rate);
+    }
+
     /// Moves the parameters against `scale · gradients`.
     pub fn step(&mut self, values: &mut [f32], gradients: &[f32], scale: f32, rate: f32) {
         self.steps += 1;

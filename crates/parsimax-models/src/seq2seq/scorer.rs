@@ -1,8 +1,10 @@
 //! The model as decoders see it.
 
-use super::Seq2Seq;
-use super::decoder::{Attended, Memory, Span};
-use super::pass::Weights;
+use super::decoder::{Attended, Decoder, LayerStep, Memory, Span};
+use super::extent::Extent;
+use super::network::embed;
+use super::work::Work;
+use super::{Desk, Mappings, Seq2Seq};
 use crate::decode::{Answer, DecodeError, Next, Question, Scorer};
 use parsimax::{Rows, View, ViewMut};
 use parsimax_data::vocabulary::{BEGIN, END};
@@ -12,13 +14,12 @@ use std::rc::Rc;
 #[derive(Debug)]
 pub struct Translator<'a> {
     model: &'a Seq2Seq,
-    weights: Weights<'a>,
     keys: Vec<f32>,
     states: Vec<f32>,
     spans: Vec<Span>,
     starts: Vec<Rc<[f32]>>,
     counts: Counts,
-    scratch: Vec<f32>,
+    desks: [Desk; 2],
 }
 
 /// What was seen while decoding.
@@ -51,32 +52,36 @@ impl Prefix {
     }
 }
 
+/// Rows from which it pays to share a step among two threads.
+const SHARED: usize = 24;
+
 impl<'a> Translator<'a> {
     /// Reads the sources.
     #[must_use]
     pub fn new(model: &'a Seq2Seq, sources: &[&[u32]]) -> Self {
-        let weights = Weights::new(&model.slots, &model.values);
-        let size = model.config.size;
-        let scratch = &mut Vec::new();
+        let (network, size) = (model.network(), model.config.size);
+        let mut desks = [model.desk(), model.desk()];
+        let work = &mut desks[0].work;
         let mut order: Vec<usize> = (0..sources.len()).collect();
         order.sort_by_key(|i| std::cmp::Reverse(sources[*i].len()));
-        let b = sources.len();
-        let times = order.first().map_or(0, |i| sources[*i].len());
-        let symbols = (0..times).flat_map(|t| order.iter().map(move |i| sources[*i].get(t).copied().unwrap_or(0)));
-        let x = weights.embed(model.slots.source, symbols);
-        let lengths: Vec<usize> = order.iter().map(|i| sources[*i].len()).collect();
-        let encoded = weights.encoder.forward(x, lengths, None, scratch);
-        let mut keys = vec![0.0; encoded.states.len()];
-        weights.decoder.keys.apply(&encoded.states, encoded.extent.rows(), &mut keys, false, scratch);
-        let mut spans = vec![Span { start: 0, stride: b, len: 0 }; b];
-        let mut starts = vec![Rc::from([]); b];
-        for (row, input) in order.into_iter().enumerate() {
-            spans[input] = Span { start: row, stride: b, len: sources[input].len() };
+        let extent = Extent::new(order.iter().map(|i| sources[*i].len()).collect());
+        let entries = extent.entries();
+        let mut x = work.take(entries * size);
+        let rows = |t: usize| order[..extent.active(t)].iter().map(move |i| sources[*i][t]);
+        embed(model.slots.source, &model.values, (0..extent.times()).flat_map(rows), &mut x);
+        let encoded = network.encoder.forward(x, extent, None, work);
+        let (mut keys, mut states) = (work.take(entries * size), work.take(entries * size));
+        encoded.extent.to_rows(encoded.states(), &mut states, size);
+        network.decoder.keys.apply_turned(&states, entries, &mut keys, work);
+        let mut spans = vec![Span::default(); sources.len()];
+        let mut starts = vec![Rc::from([]); sources.len()];
+        for ((row, input), start) in order.into_iter().enumerate().zip(encoded.extent.row_starts()) {
+            spans[input] = Span { start, len: sources[input].len() };
             let states = encoded.finals.iter().flatten().flat_map(|state| &state[row * size..][..size]).copied();
             starts[input] = states.chain(std::iter::repeat_n(0.0, size)).collect();
         }
-        let (states, counts, scratch) = (encoded.states, Counts::default(), Vec::new());
-        Self { model, weights, keys, states, spans, starts, counts, scratch }
+        encoded.free(work);
+        Self { model, keys, states, spans, starts, counts: Counts::default(), desks }
     }
 
     /// What was seen so far.
@@ -84,49 +89,112 @@ impl<'a> Translator<'a> {
     pub fn counts(&self) -> Counts {
         self.counts
     }
+}
 
-    /// Embeddings, states and attention of the questions, one step on: the new rows, attention weights and `o`.
-    fn step(&mut self, questions: &[Question<Prefix>]) -> parsimax::Result<Stepped> {
-        let (decoder, size, n) = (&self.weights.decoder, self.model.config.size, questions.len());
-        let scratch = &mut self.scratch;
-        let part = |k: usize| -> Vec<f32> {
-            questions.iter().flat_map(|(prefix, _)| &prefix.row[k * size..][..size]).copied().collect()
-        };
-        let embedded = self.weights.embed(self.model.slots.target, questions.iter().map(|(_, symbol)| *symbol));
-        let mut gates = vec![0.0; n * 4 * size];
-        decoder.embedding.apply(&embedded, n, &mut gates, false, scratch);
-        let mut below = part(2 * decoder.layers.len());
-        let mut states = Vec::with_capacity(2 * decoder.layers.len() + 1);
-        for (l, layer) in decoder.layers.iter().enumerate() {
-            let mut both = vec![0.0; n * 2 * size];
-            super::pass::interleave(&below, &part(2 * l), &mut both, size);
-            let (mut cell, mut hidden) = (vec![0.0; n * size], vec![0.0; n * size]);
-            layer.step(&both, n, &mut gates, l == 0, &part(2 * l + 1), &mut cell, &mut hidden, scratch);
-            below.clone_from(&hidden);
-            states.extend([hidden, cell]);
+impl Drop for Translator<'_> {
+    fn drop(&mut self) {
+        for vector in [&mut self.keys, &mut self.states] {
+            self.desks[0].work.give(std::mem::take(vector));
         }
-        let spans: Vec<Span> = questions.iter().map(|(prefix, _)| self.spans[prefix.input]).collect();
-        let width = spans.iter().map(|span| span.len).max().unwrap_or(0);
-        let (mut scores, mut weights) = (vec![0.0; n * width], vec![0.0; n * width]);
-        let mut mixed = vec![0.0; n * 2 * size];
-        super::pass::interleave(&vec![0.0; n * size], &below, &mut mixed, size);
-        let memory = Memory { keys: &self.keys, states: &self.states };
-        let mut attended = Attended { scores: &mut scores, weights: &mut weights, mixed: &mut mixed, width };
-        decoder.attend(self.model.mappings.attention(), memory, &spans, &mut attended)?;
-        let mut o = vec![0.0; n * size];
-        decoder.combine(&mixed, n, &mut o, scratch);
-        let logits = decoder.logits(&o, n, scratch);
-        states.push(o);
-        let attention = spans.iter().zip(weights.chunks_exact(width.max(1))).map(|(s, w)| w[..s.len].into()).collect();
-        Ok(Stepped { states, attention, logits })
+        self.model.give_back(std::mem::take(&mut self.desks));
     }
 }
 
-/// A step of all rows: `h` and `c` of each layer and `o`, attention weights, scores of symbols.
-struct Stepped {
-    states: Vec<Vec<f32>>,
-    attention: Vec<Rc<[f32]>>,
-    logits: Vec<f32>,
+/// A step of some rows, without anything that belongs to one thread.
+#[derive(Clone, Copy)]
+struct Stepper<'a> {
+    decoder: &'a Decoder,
+    mappings: &'a Mappings,
+    memory: Memory<'a>,
+    width: usize,
+    symbols: usize,
+}
+
+/// The tensors of such a step.
+struct Tensors<'a> {
+    /// `h` and `c` of each layer and `o`, one row a prefix; afterwards one step on.
+    rows: &'a mut [f32],
+    /// Embeddings of the symbols that are read.
+    embedded: &'a [f32],
+    spans: &'a [Span],
+    /// What comes out: attention and probabilities of symbols.
+    weights: &'a mut [f32],
+    p: &'a mut [f32],
+}
+
+impl<'a> Tensors<'a> {
+    /// The first `n` rows, and the others.
+    fn split(self, n: usize) -> [Tensors<'a>; 2] {
+        let total = self.spans.len().max(1);
+        fn halves<'a>(data: &'a mut [f32], n: usize, total: usize) -> (&'a mut [f32], &'a mut [f32]) {
+            let row = data.len() / total;
+            data.split_at_mut(n * row)
+        }
+        let (rows, embedded) = (halves(self.rows, n, total), self.embedded.split_at(n * (self.embedded.len() / total)));
+        let (weights, p) = (halves(self.weights, n, total), halves(self.p, n, total));
+        let spans = self.spans.split_at(n);
+        [
+            Tensors { rows: rows.0, embedded: embedded.0, spans: spans.0, weights: weights.0, p: p.0 },
+            Tensors { rows: rows.1, embedded: embedded.1, spans: spans.1, weights: weights.1, p: p.1 },
+        ]
+    }
+}
+
+/// Copies columns `k·size..` of wide rows into rows of their own, or back.
+fn gather(rows: &[f32], wide: usize, k: usize, to: &mut [f32], size: usize) {
+    for (row, to) in rows.chunks_exact(wide).zip(to.chunks_exact_mut(size)) {
+        to.copy_from_slice(&row[k * size..][..size]);
+    }
+}
+
+fn scatter(from: &[f32], rows: &mut [f32], wide: usize, k: usize, size: usize) {
+    for (row, from) in rows.chunks_exact_mut(wide).zip(from.chunks_exact(size)) {
+        row[k * size..][..size].copy_from_slice(from);
+    }
+}
+
+impl Stepper<'_> {
+    fn run(&self, at: Tensors<'_>, work: &mut Work) -> parsimax::Result<()> {
+        let (decoder, size, n) = (self.decoder, self.decoder.size, at.spans.len());
+        let wide = (2 * decoder.layers.len() + 1) * size;
+        let mut gates = work.take(n * 4 * size);
+        let [mut below, mut hidden_before, mut cell_before, mut hidden, mut cell] =
+            [(); 5].map(|()| work.take(n * size));
+        decoder.embedding.apply(at.embedded, n, &mut gates, false, work);
+        gather(at.rows, wide, 2 * decoder.layers.len(), &mut below, size);
+        for (l, layer) in decoder.layers.iter().enumerate() {
+            gather(at.rows, wide, 2 * l, &mut hidden_before, size);
+            gather(at.rows, wide, 2 * l + 1, &mut cell_before, size);
+            let step = LayerStep {
+                below: &below,
+                hidden_before: &hidden_before,
+                cell_before: &cell_before,
+                gates: &mut gates,
+                add: l == 0,
+                cell: &mut cell,
+                hidden: &mut hidden,
+            };
+            layer.step(n, step, work);
+            scatter(&hidden, at.rows, wide, 2 * l, size);
+            scatter(&cell, at.rows, wide, 2 * l + 1, size);
+            std::mem::swap(&mut below, &mut hidden);
+        }
+        // The top layer's state is below the attention.
+        let (queries, mut context, mut o) = (below, hidden_before, cell_before);
+        let mut scores = work.take(n * self.width);
+        let mut attended =
+            Attended { scores: &mut scores, weights: at.weights, context: &mut context, width: self.width };
+        decoder.attend(self.mappings.attention(), self.memory, &queries, at.spans, &mut attended)?;
+        decoder.combine(&context, &queries, n, &mut o, work);
+        scatter(&o, at.rows, wide, 2 * decoder.layers.len(), size);
+        let mut logits = work.take(n * self.symbols);
+        decoder.logits(&o, n, &mut logits, work);
+        let (shape, mapping) = ([n, self.symbols], &*self.mappings.output);
+        Rows::new(&mapping).single_threaded().forward(View::new(&logits, &shape)?, ViewMut::new(at.p, &shape)?)?;
+        let spent = [gates, queries, context, o, hidden, cell, scores, logits];
+        spent.into_iter().for_each(|vector| work.give(vector));
+        Ok(())
+    }
 }
 
 impl Scorer for Translator<'_> {
@@ -145,26 +213,45 @@ impl Scorer for Translator<'_> {
     }
 
     fn advance(&mut self, questions: &[Question<Prefix>]) -> Result<Vec<Answer<Prefix>>, DecodeError> {
-        let (size, n) = (self.model.config.size, questions.len());
-        let failed = |error: parsimax::Error| DecodeError::Model(Box::new(error));
-        let Stepped { states, attention, logits } = self.step(questions).map_err(failed)?;
-        let symbols = logits.len() / n.max(1);
-        let shape = [n, symbols];
-        let mut p = vec![0.0; logits.len()];
-        let mapping = &*self.model.mappings.output;
-        let rows = Rows::new(&mapping).single_threaded();
-        let views = View::new(&logits, &shape).and_then(|z| Ok((z, ViewMut::new(&mut p, &shape)?)));
-        views.and_then(|(z, p)| rows.forward(z, p)).map_err(failed)?;
+        if questions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (model, n) = (self.model, questions.len());
+        let (decoder, size, symbols) = (&model.network().decoder, model.config.size, model.config.target_symbols);
+        let wide = (2 * decoder.layers.len() + 1) * size;
+        let spans: Vec<Span> = questions.iter().map(|(prefix, _)| self.spans[prefix.input]).collect();
+        let width = spans.iter().map(|span| span.len).max().unwrap_or(0).max(1);
+        let [one, other] = self.desks.each_mut().map(|desk| &mut desk.work);
+        let (mut rows, mut embedded) = (one.take(n * wide), one.take(n * size));
+        let (mut weights, mut p) = (one.take(n * width), one.take(n * symbols));
+        for (to, (prefix, _)) in rows.chunks_exact_mut(wide).zip(questions) {
+            to.copy_from_slice(&prefix.row);
+        }
+        let read = questions.iter().map(|(_, symbol)| *symbol);
+        embed(model.slots.target, &model.values, read, &mut embedded);
+        let memory = Memory { keys: &self.keys, states: &self.states };
+        let stepper = Stepper { decoder, mappings: &model.mappings, memory, width, symbols };
+        let all = Tensors { rows: &mut rows, embedded: &embedded, spans: &spans, weights: &mut weights, p: &mut p };
+        let done = if n < SHARED {
+            stepper.run(all, one)
+        } else {
+            let [first, second] = all.split(n / 2);
+            let (a, b) = rayon::join(|| stepper.run(first, one), || stepper.run(second, other));
+            a.and(b)
+        };
+        done.map_err(|error| DecodeError::Model(Box::new(error)))?;
         let mut answers = Vec::with_capacity(n);
-        for (i, ((prefix, _), attention)) in questions.iter().zip(attention).enumerate() {
+        for (i, (prefix, _)) in questions.iter().enumerate() {
             let next = Next::from_row(&p[i * symbols..(i + 1) * symbols])?;
+            let attention = &weights[i * width..][..spans[i].len];
             self.counts.steps += 1;
             self.counts.positions += attention.len();
             self.counts.attention += attention.iter().filter(|w| **w != 0.0).count();
             self.counts.output += next.entries().len();
-            let row = states.iter().flat_map(|state| &state[i * size..][..size]).copied().collect();
-            answers.push((Prefix { input: prefix.input, row, attention }, next));
+            let row = rows[i * wide..(i + 1) * wide].into();
+            answers.push((Prefix { input: prefix.input, row, attention: attention.into() }, next));
         }
+        [rows, embedded, weights, p].into_iter().for_each(|vector| self.desks[0].work.give(vector));
         Ok(answers)
     }
 }

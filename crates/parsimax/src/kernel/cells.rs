@@ -79,6 +79,11 @@ pub fn back(cell: Cell, job: Back<'_>) {
     dispatch::cell_back(cell, job);
 }
 
+/// `tanh x` of every number, within 3e−7.
+pub fn tanh_all(x: &mut [f32]) {
+    dispatch::tanh(x);
+}
+
 /// `σ(x)`, within 2e−7; the exponential is taken of `−|x|`, so that nothing overflows.
 ///
 /// # Safety
@@ -265,10 +270,28 @@ unsafe fn gru_back<V: Vector>(row: Row) {
     });
 }
 
+/// # Safety
+/// `x` is readable and writable for `width` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn tanh_row<V: Vector>(x: *mut f32, width: usize) {
+    each!(V, width, |at| {
+        // SAFETY: as the caller vouches.
+        unsafe { at.store(tanh(at.load::<V>(x)), x) }
+    });
+}
+
+outlined! { unsafe fn run_tanh<V>(x: *mut f32, width: usize) -> () => tanh_row }
 outlined! { unsafe fn run_lstm<V>(row: Row) -> () => lstm }
 outlined! { unsafe fn run_gru<V>(row: Row) -> () => gru }
 outlined! { unsafe fn run_lstm_back<V>(row: Row) -> () => lstm_back }
 outlined! { unsafe fn run_gru_back<V>(row: Row) -> () => gru_back }
+
+/// # Safety
+/// The CPU has the instruction set of `V`.
+pub(super) unsafe fn tanh_slice<V: Vector>(x: &mut [f32]) {
+    // SAFETY: the slice holds what its length says; the caller vouches for the rest.
+    unsafe { run_tanh::<V>(x.as_mut_ptr(), x.len()) }
+}
 
 /// # Safety
 /// [`step`] has checked the lengths; the CPU has the instruction set of `V`.

@@ -124,8 +124,7 @@ impl Server {
         for _ in 0..steps {
             let batch: Vec<&Pair> = self.batches[self.steps % self.batches.len()].iter().collect();
             let start = Instant::now();
-            let (totals, gradient) = self.model.gradient(&batch, self.steps as u64)?;
-            self.adam.clipped_step(self.model.values_mut(), &gradient, 1.0 / totals.symbols as f64, 5.0, 1e-3);
+            let totals = self.model.train_step(&batch, self.steps as u64, &mut self.adam, 5.0, 1e-3)?;
             seconds.push(start.elapsed().as_secs_f64());
             counts.push(totals.symbols);
             self.steps += 1;

@@ -319,9 +319,8 @@ impl Trainer {
     fn step(&mut self, batch: &[usize]) -> Result<usize, TrainError> {
         let pairs: Vec<&Pair> = batch.iter().map(|i| &self.train[*i]).collect();
         let seed = epoch_seed(!self.settings.seed, self.position.steps);
-        let (totals, gradient) = self.model.gradient(&pairs, seed)?;
-        let (scale, clip) = (1.0 / totals.symbols as f64, self.settings.clip);
-        self.adam.clipped_step(self.model.values_mut(), &gradient, scale, clip, self.position.rate);
+        let (clip, rate) = (self.settings.clip, self.position.rate);
+        let totals = self.model.train_step(&pairs, seed, &mut self.adam, clip, rate)?;
         self.position.steps += 1;
         self.position.sum.0 += totals.loss;
         self.position.sum.1 += totals.symbols;

@@ -128,6 +128,11 @@ impl Decoder {
         single.chain(layers).flat_map(|weight| weight.repack(values))
     }
 
+    /// Numbers that a prefix is: `h` and `c` of each layer and `o`.
+    pub(super) fn wide(&self) -> usize {
+        (2 * self.layers.len() + 1) * self.size
+    }
+
     /// Scores of the target symbols of `n` rows.
     pub(super) fn logits(&self, o: &[f32], n: usize, logits: &mut [f32], work: &mut Work) {
         logits.chunks_exact_mut(self.output_bias.len()).for_each(|row| row.copy_from_slice(&self.output_bias));
@@ -237,17 +242,14 @@ impl Layer {
         self.own.apply(to.hidden_before, n, to.gates, true, work);
         for row in 0..n {
             let own = row * size..(row + 1) * size;
-            step(
-                Cell::Lstm,
-                Step {
-                    gates: &mut to.gates[4 * row * size..][..4 * size],
-                    bias: &self.bias,
-                    before: &to.cell_before[own.clone()],
-                    cell: &mut to.cell[own.clone()],
-                    hidden: &mut to.hidden[own],
-                },
-            );
+            let gates = &mut to.gates[4 * row * size..][..4 * size];
+            self.cell(gates, &to.cell_before[own.clone()], &mut to.cell[own.clone()], &mut to.hidden[own]);
         }
+    }
+
+    /// What happens in one row after the products: sums without biases to activations and states.
+    pub(super) fn cell(&self, gates: &mut [f32], before: &[f32], cell: &mut [f32], hidden: &mut [f32]) {
+        step(Cell::Lstm, Step { gates, bias: &self.bias, before, cell, hidden });
     }
 
     /// The way back of `n` rows.

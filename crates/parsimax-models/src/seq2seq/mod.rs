@@ -132,8 +132,11 @@ pub struct Seq2Seq {
     values: Vec<f32>,
     /// The parameters as passes use them, once somebody asks; and memory for the next time.
     network: OnceLock<Network>,
+    /// What each target symbol adds to the sums of the decoder's first layer.
+    symbol_sums: OnceLock<Vec<f32>>,
     spare: Mutex<Option<Network>>,
     desks: Mutex<Vec<Desk>>,
+    gradients: Vec<f32>,
 }
 
 /// What a part of a batch needs to be worked on.
@@ -175,8 +178,9 @@ impl Seq2Seq {
         }
         let (slots, mappings) = (Slots::new(&config), Mappings::new(&config)?);
         let values = slots.random(&config, seed);
-        let (network, spare, desks) = (OnceLock::new(), Mutex::new(None), Mutex::new(Vec::new()));
-        Ok(Self { config, slots, mappings, values, network, spare, desks })
+        let (network, symbol_sums) = (OnceLock::new(), OnceLock::new());
+        let (spare, desks) = (Mutex::new(None), Mutex::new(Vec::new()));
+        Ok(Self { config, slots, mappings, values, network, symbol_sums, spare, desks, gradients: Vec::new() })
     }
 
     /// Its shape.
@@ -194,6 +198,7 @@ impl Seq2Seq {
     /// All parameters, to be changed.
     pub fn values_mut(&mut self) -> &mut [f32] {
         // What was packed is no longer true.
+        self.symbol_sums.take();
         if let Some(network) = self.network.take() {
             *self.spare.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(network);
         }
@@ -212,6 +217,17 @@ impl Seq2Seq {
             let mut network = spare.unwrap_or_else(|| Network::new(&self.slots));
             network.repack(&self.values);
             network
+        })
+    }
+
+    /// What each target symbol adds to the sums of the decoder's first layer: decoders read them again and again.
+    fn symbol_sums(&self) -> &[f32] {
+        self.symbol_sums.get_or_init(|| {
+            let (n, size) = (self.config.target_symbols, self.config.size);
+            let mut sums = vec![0.0; n * 4 * size];
+            let embeddings = self.slots.target.of(&self.values);
+            self.network().decoder.embedding.apply(embeddings, n, &mut sums, false, &mut Work::default());
+            sums
         })
     }
 
@@ -254,11 +270,27 @@ impl Seq2Seq {
         Ok((totals, gradients))
     }
 
-    /// The same into memory that is used again.
+    /// One step of training: the mean gradient over symbols, no longer than `clip`, through Adam.
     ///
     /// # Errors
     /// As [`loss`](Seq2Seq::loss).
-    pub fn gradient_into(&self, batch: &[&Pair], seed: u64, gradients: &mut Vec<f32>) -> parsimax::Result<Totals> {
+    pub fn train_step(
+        &mut self,
+        batch: &[&Pair],
+        seed: u64,
+        adam: &mut Adam,
+        clip: f32,
+        rate: f32,
+    ) -> parsimax::Result<Totals> {
+        let mut gradients = std::mem::take(&mut self.gradients);
+        let totals = self.gradient_into(batch, seed, &mut gradients)?;
+        adam.clipped_step(self.values_mut(), &gradients, 1.0 / totals.symbols as f64, clip, rate);
+        self.gradients = gradients;
+        Ok(totals)
+    }
+
+    /// The gradient into memory that is used again.
+    fn gradient_into(&self, batch: &[&Pair], seed: u64, gradients: &mut Vec<f32>) -> parsimax::Result<Totals> {
         let (model, parts, count) = (self.learnt(), cut(batch), self.values.len());
         let [mut one, mut other] = [self.desk(), self.desk()];
         gradients.resize(count, 0.0);

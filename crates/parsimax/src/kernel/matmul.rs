@@ -99,7 +99,12 @@ impl Packed {
             }
             if b.column == 1 {
                 for (i, to) in panel.chunks_exact_mut(width).enumerate() {
-                    to[..count].copy_from_slice(&b.data[i * b.row + first..][..count]);
+                    let from = &b.data[i * b.row + first..][..count];
+                    // Whole lines of the usual width are two or three instructions, not a call.
+                    match (to.first_chunk_mut::<16>(), from.first_chunk::<16>()) {
+                        (Some(to), Some(from)) if width == 16 => *to = *from,
+                        _ => to[..count].copy_from_slice(from),
+                    }
                 }
             } else {
                 pack_across(panel, width, b, first, count);

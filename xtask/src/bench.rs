@@ -9,15 +9,27 @@ use crate::shell::{self, Outcome, cargo, program, root};
 
 const REQUIREMENTS: &str = "benchmarks/requirements.txt";
 
-/// Sets up, builds and measures; the arguments go to `benchmarks/bench.py`, or with `--models` to
-/// `benchmarks/models.py`.
+/// Benchmarks of whole models: the flag, the script, and what cargo builds where.
+const MODELS: [(&str, &str, &[&str], &str); 2] = [
+    ("--models", "benchmarks/models.py", &["--package", "parsimax-bench-models"], "parsimax-bench-models"),
+    (
+        "--inflection",
+        "benchmarks/inflection.py",
+        &["--package", "parsimax-models", "--example", "inflection_speed"],
+        "examples/inflection_speed",
+    ),
+];
+
+/// Sets up, builds and measures; the arguments go to `benchmarks/bench.py`, or with `--models` or `--inflection` to
+/// `benchmarks/models.py` or `benchmarks/inflection.py`.
 pub(crate) fn run(arguments: &[String]) -> Outcome {
     let target = target_directory()?;
     let python = environment(&target.join("bench-venv"))?;
-    if let Some(place) = arguments.iter().position(|argument| argument == "--models") {
-        shell::run(&mut cargo(&["build", "--release", "--package", "parsimax-bench-models"]))?;
-        let binary = format!("parsimax-bench-models{}", std::env::consts::EXE_SUFFIX);
-        let mut command = program(&python, &["benchmarks/models.py", "--native"]);
+    for (flag, script, what, binary) in MODELS {
+        let Some(place) = arguments.iter().position(|argument| argument == flag) else { continue };
+        shell::run(cargo(&["build", "--release"]).args(what))?;
+        let binary = format!("{binary}{}", std::env::consts::EXE_SUFFIX);
+        let mut command = program(&python, &[script, "--native"]);
         let rest = arguments.iter().enumerate().filter(|(i, _)| *i != place).map(|(_, argument)| argument);
         shell::run(command.arg(target.join("release").join(binary)).args(rest))?;
         return Ok("measured".into());

@@ -110,6 +110,33 @@ fn decoders_see_the_model_that_was_trained() {
     }
 }
 
+/// Many words share threads and steps, and hypotheses share states; a word alone does neither.
+#[test]
+fn words_decoded_together_are_those_decoded_alone() {
+    let pairs = pairs(40, 8);
+    let mut model = Seq2Seq::new(config("entmax15", "entmax15"), 5).unwrap();
+    // Larger weights than at the start, so that words differ.
+    model.values_mut().iter_mut().for_each(|v| *v *= 3.0);
+    let sources: Vec<&[u32]> = pairs.iter().map(|p| &p.source[..]).collect();
+    let limits = Limits { max_length: 12, ..Limits::default() };
+    let beams = |sources: &[&[u32]]| {
+        let mut translator = Translator::new(&model, sources);
+        decode(&mut translator, sources.len(), limits, |_, o| Beam::new(5, o)).unwrap()
+    };
+    let mut found = 0;
+    for (together, source) in beams(&sources).iter().zip(&sources) {
+        let alone = beams(&[source]).remove(0);
+        assert_eq!(together.hypotheses.len(), alone.hypotheses.len());
+        for (a, b) in together.hypotheses.iter().zip(&alone.hypotheses) {
+            assert_eq!(a.symbols, b.symbols);
+            // Rows of attention are as long as the longest source of a step, which moves the last bits.
+            assert!((a.log_probability - b.log_probability).abs() < 1e-4, "{a:?} and {b:?}");
+            found += 1;
+        }
+    }
+    assert!(found > 40, "{found} hypotheses say something");
+}
+
 #[test]
 fn a_small_model_learns_fifty_words_by_heart() {
     let mut pairs = pairs(60, 6);

@@ -319,11 +319,8 @@ impl Trainer {
     fn step(&mut self, batch: &[usize]) -> Result<usize, TrainError> {
         let pairs: Vec<&Pair> = batch.iter().map(|i| &self.train[*i]).collect();
         let seed = epoch_seed(!self.settings.seed, self.position.steps);
-        let (totals, gradient) = self.model.gradient(&pairs, seed)?;
-        let scale = 1.0 / totals.symbols as f64;
-        let norm = gradient.iter().map(|g| f64::from(*g) * f64::from(*g)).sum::<f64>().sqrt() * scale;
-        let scale = scale * (f64::from(self.settings.clip) / norm.max(f64::MIN_POSITIVE)).min(1.0);
-        self.adam.step(self.model.values_mut(), &gradient, scale as f32, self.position.rate);
+        let (clip, rate) = (self.settings.clip, self.position.rate);
+        let totals = self.model.train_step(&pairs, seed, &mut self.adam, clip, rate)?;
         self.position.steps += 1;
         self.position.sum.0 += totals.loss;
         self.position.sum.1 += totals.symbols;

@@ -1,5 +1,6 @@
 //! Dropout whose masks follow from a seed.
 
+use super::work::Work;
 use fastrand::Rng;
 
 /// Draws masks. Without it nothing is dropped.
@@ -16,18 +17,26 @@ impl Dropout {
     }
 
     /// Factors: 0 with the probability of the rate, else what keeps the mean.
-    pub(super) fn mask(&mut self, n: usize) -> Vec<f32> {
+    fn fill(&mut self, mask: &mut [f32]) {
         // Sixteen random bits decide, four decisions a draw.
         let limit = (f64::from(self.rate) * 65536.0) as u64;
         let keep = 1.0 / (1.0 - self.rate);
-        let mut mask = Vec::with_capacity(n + 3);
-        while mask.len() < n {
+        for four in mask.chunks_mut(4) {
             let bits = self.random.u64(..);
-            mask.extend((0..4).map(|k| if bits >> (16 * k) & 0xffff < limit { 0.0 } else { keep }));
+            for (k, factor) in four.iter_mut().enumerate() {
+                *factor = if bits >> (16 * k) & 0xffff < limit { 0.0 } else { keep };
+            }
         }
-        mask.truncate(n);
-        mask
     }
+}
+
+/// A mask of `n` factors, if anything is to be dropped.
+pub(super) fn mask(dropout: &mut Option<&mut Dropout>, n: usize, work: &mut Work) -> Option<Vec<f32>> {
+    dropout.as_deref_mut().map(|dropout| {
+        let mut mask = work.take(n);
+        dropout.fill(&mut mask);
+        mask
+    })
 }
 
 /// Multiplies by a mask, if there is one.
@@ -43,11 +52,13 @@ mod tests {
 
     #[test]
     fn masks_keep_the_mean_and_follow_the_seed() {
-        let mask = Dropout::new(0.3, 5).expect("drops").mask(100_001);
+        let of = |seed| mask(&mut Dropout::new(0.3, seed).as_mut(), 100_001, &mut Work::default()).expect("drops");
+        let mask = of(5);
         let dropped = mask.iter().filter(|m| **m == 0.0).count() as f64 / mask.len() as f64;
         // Five standard deviations of a frequency of 0.3 among 100,001.
         assert!((dropped - 0.3).abs() < 5.0 * (0.21f64 / 1e5).sqrt(), "{dropped}");
-        assert_eq!(mask, Dropout::new(0.3, 5).expect("drops").mask(100_001));
+        assert_eq!(mask, of(5));
+        assert_ne!(mask, of(6));
         assert!(Dropout::new(0.0, 5).is_none());
     }
 }

@@ -1,8 +1,11 @@
 //! The encoder: bidirectional recurrent layers over the source.
 
-use super::dropout::{Dropout, apply};
-use super::lstm::{Extent, Lstm, Run};
+use super::dropout::{Dropout, apply, mask};
+use super::extent::Extent;
+use super::linear::Repack;
+use super::lstm::{Columns, Given, Lstm, Run};
 use super::parameters::Slots;
+use super::work::Work;
 
 /// The encoder's weights, ready to use.
 #[derive(Debug)]
@@ -15,10 +18,7 @@ pub(super) struct Encoder {
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) extent: Extent,
-    lengths: Vec<usize>,
     layers: Vec<LayerRun>,
-    /// The outputs of the last layer, time by time.
-    pub(super) states: Vec<f32>,
     /// States `h` and `c` of each layer in which the decoder begins.
     pub(super) finals: Vec<[Vec<f32>; 2]>,
 }
@@ -28,79 +28,91 @@ struct LayerRun {
     input: Vec<f32>,
     mask: Option<Vec<f32>>,
     runs: [Run; 2],
+    /// The states of both directions side by side.
+    output: Vec<f32>,
 }
 
-/// Both directions side by side.
-fn beside(runs: &[Run; 2], half: usize) -> Vec<f32> {
-    let rows = runs[0].hidden.chunks_exact(half).zip(runs[1].hidden.chunks_exact(half));
-    rows.flat_map(|(a, b)| a.iter().chain(b)).copied().collect()
-}
+impl Encoded {
+    /// The outputs of the last layer, time by time.
+    pub(super) fn states(&self) -> &[f32] {
+        self.layers.last().map_or(&[], |layer| &layer.output)
+    }
 
-/// The columns of one direction.
-fn side(both: &[f32], half: usize, which: usize) -> Vec<f32> {
-    both.chunks_exact(2 * half).flat_map(|row| &row[which * half..][..half]).copied().collect()
+    pub(super) fn free(self, work: &mut Work) {
+        for layer in self.layers {
+            work.give(layer.input);
+            work.give(layer.mask.unwrap_or_default());
+            work.give(layer.output);
+            layer.runs.into_iter().for_each(|run| run.free(work));
+        }
+        self.finals.into_iter().flatten().for_each(|state| work.give(state));
+    }
 }
 
 impl Encoder {
-    pub(super) fn new(slots: &Slots, values: &[f32]) -> Self {
-        let pair = |slots: &[super::parameters::LstmSlots; 2]| {
-            [Lstm::new(slots[0], values, false), Lstm::new(slots[1], values, true)]
-        };
+    pub(super) fn new(slots: &Slots) -> Self {
+        let pair = |slots: &[super::parameters::LstmSlots; 2]| [Lstm::new(slots[0], false), Lstm::new(slots[1], true)];
         Self { size: slots.source.columns, layers: slots.encoder.iter().map(pair).collect() }
     }
 
-    /// Reads embedded rows of these lengths, longest first, time by time.
+    pub(super) fn repack<'a>(&'a mut self, values: &'a [f32]) -> impl Iterator<Item = Repack<'a>> {
+        self.layers.iter_mut().flatten().flat_map(|lstm| lstm.repack(values))
+    }
+
+    fn columns(&self, direction: usize) -> Columns {
+        Columns { width: self.size, at: direction * self.size / 2 }
+    }
+
+    /// Reads embedded rows, time by time.
     pub(super) fn forward(
         &self,
         mut x: Vec<f32>,
-        lengths: Vec<usize>,
+        extent: Extent,
         mut dropout: Option<&mut Dropout>,
-        scratch: &mut Vec<f32>,
+        work: &mut Work,
     ) -> Encoded {
-        let (size, half) = (self.size, self.size / 2);
-        let extent = Extent::new(&lengths);
-        let mut layers = Vec::with_capacity(self.layers.len());
+        let mut layers: Vec<LayerRun> = Vec::with_capacity(self.layers.len());
         let mut finals = Vec::with_capacity(self.layers.len());
         for pair in &self.layers {
-            let mask = dropout.as_deref_mut().map(|d| d.mask(x.len()));
-            apply(&mut x, mask.as_deref());
-            let runs = [0, 1].map(|i| pair[i].forward(&x, &extent, scratch));
-            let mut states = [0, 1].map(|_| vec![0.0; lengths.len() * size]);
-            for i in 0..2 {
-                let [h, c] = &mut states;
-                pair[i].final_states(&runs[i], &lengths, [h, c], size, i * half);
+            if let Some(below) = layers.last() {
+                x = work.take(below.output.len());
+                x.copy_from_slice(&below.output);
             }
+            let mask = mask(&mut dropout, x.len(), work);
+            apply(&mut x, mask.as_deref());
+            let mut output = work.take(x.len());
+            let mut states = [(); 2].map(|()| work.take(extent.batch() * self.size));
+            let runs = [0, 1].map(|i| {
+                let run = pair[i].forward(&x, &extent, &mut output, self.columns(i), work);
+                pair[i].final_states(&run, &output, &extent, &mut states, self.columns(i));
+                run
+            });
             finals.push(states);
-            let output = beside(&runs, half);
-            layers.push(LayerRun { input: std::mem::replace(&mut x, output), mask, runs });
+            layers.push(LayerRun { input: std::mem::take(&mut x), mask, runs, output });
         }
-        Encoded { extent, lengths, layers, states: x, finals }
+        Encoded { extent, layers, finals }
     }
 
     /// Gradients of the embedded rows, from those of the outputs and of the final states.
     pub(super) fn backward(
         &self,
-        encoded: Encoded,
+        encoded: &mut Encoded,
         mut d_states: Vec<f32>,
         d_finals: &[[Vec<f32>; 2]],
         gradients: &mut [f32],
-        scratch: &mut Vec<f32>,
+        work: &mut Work,
     ) -> Vec<f32> {
-        let (size, half) = (self.size, self.size / 2);
-        for (l, run) in encoded.layers.into_iter().enumerate().rev() {
-            let LayerRun { input, mask, runs } = run;
-            let mut total = vec![0.0; input.len()];
-            for (i, run) in runs.into_iter().enumerate() {
-                let d_hidden = side(&d_states, half, i);
+        let Encoded { layers, extent, .. } = encoded;
+        for (l, LayerRun { input, mask, runs, output }) in layers.iter_mut().enumerate().rev() {
+            let mut d_x = work.take(input.len());
+            for (i, run) in runs.iter_mut().enumerate() {
                 let finals = [&d_finals[l][0][..], &d_finals[l][1][..]];
-                let lstm = &self.layers[l][i];
-                let (extent, lengths) = (&encoded.extent, &encoded.lengths);
-                let dx =
-                    lstm.backward(&input, run, extent, lengths, d_hidden, finals, (size, i * half), gradients, scratch);
-                total.iter_mut().zip(&dx).for_each(|(t, d)| *t += d);
+                let given = Given { x: input, hidden: output, finals };
+                let to = (&mut d_x[..], i > 0);
+                self.layers[l][i].backward(&given, run, extent, &mut d_states, self.columns(i), to, gradients, work);
             }
-            apply(&mut total, mask.as_deref());
-            d_states = total;
+            apply(&mut d_x, mask.as_deref());
+            work.give(std::mem::replace(&mut d_states, d_x));
         }
         d_states
     }

@@ -1,11 +1,12 @@
 //! An LSTM over a whole sequence of a batch.
 //!
-//! Rows are sorted by length, longest first, so the rows that are still there at time `t` are the first
-//! `active[t]`. Everything is stored time by time: entry `(t, row)` is row `t·batch + row`. What lies beyond the end
-//! of a row is zero, forwards and backwards, so that sums over all of them are right.
+//! `W x` of all entries is one product; then each time adds `U h` of the rows that are still there. Both directions of
+//! a layer write their states side by side: a direction owns some columns of rows that are wider.
 
-use super::linear::{Weight, add_rows, gradient};
+use super::extent::Extent;
+use super::linear::{Repack, Strided, Weight, sum_rows};
 use super::parameters::LstmSlots;
+use super::work::Work;
 use parsimax::kernel::cells::{Back, Cell, Step, back, step};
 
 /// The weights of one layer and direction, ready to use.
@@ -24,186 +25,208 @@ pub(super) struct Run {
     /// Activations of the four gates; gradients of their sums after the way back.
     gates: Vec<f32>,
     cell: Vec<f32>,
-    /// The outputs.
-    pub(super) hidden: Vec<f32>,
 }
 
-/// The rows of a batch over time.
-#[derive(Debug, Clone)]
-pub(super) struct Extent {
-    pub(super) batch: usize,
-    /// Rows that are there at each time; does not grow.
-    pub(super) active: Vec<usize>,
-}
-
-impl Extent {
-    /// Of rows of these lengths, longest first.
-    pub(super) fn new(lengths: &[usize]) -> Self {
-        let times = lengths.first().copied().unwrap_or(0);
-        let active = (0..times).map(|t| lengths.partition_point(|length| *length > t)).collect();
-        Self { batch: lengths.len(), active }
-    }
-
-    pub(super) fn rows(&self) -> usize {
-        self.batch * self.active.len()
+impl Run {
+    pub(super) fn free(self, work: &mut Work) {
+        work.give(self.gates);
+        work.give(self.cell);
     }
 }
 
-/// The values of time `t` to be written, those of the time before it, and how many rows come from there.
-fn two_times(
-    values: &mut [f32],
+/// The columns of a direction: `width` numbers a row, its own from `at` on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) width: usize,
+    pub(super) at: usize,
+}
+
+impl Columns {
+    fn of(self, row: usize, h: usize) -> std::ops::Range<usize> {
+        let start = row * self.width + self.at;
+        start..start + h
+    }
+}
+
+/// A time of the pass: which, the one before it, and how many rows come from there.
+struct Moment {
     t: usize,
     before: Option<(usize, usize)>,
-    block: usize,
-) -> (&mut [f32], &[f32], usize) {
-    match before {
-        None => (&mut values[t * block..(t + 1) * block], &[], 0),
-        Some((from, rows)) if from < t => {
-            let (earlier, later) = values.split_at_mut(t * block);
-            (&mut later[..block], &earlier[from * block..], rows)
-        }
-        Some((from, rows)) => {
-            let (earlier, later) = values.split_at_mut(from * block);
-            (&mut earlier[t * block..], &later[..block], rows)
-        }
-    }
+}
+
+/// What the way back is given.
+pub(super) struct Given<'a> {
+    pub(super) x: &'a [f32],
+    /// States, in the columns of this direction.
+    pub(super) hidden: &'a [f32],
+    /// Gradients of the final states `h` and `c`, in those columns.
+    pub(super) finals: [&'a [f32]; 2],
+}
+
+/// Biases of an LSTM, added up.
+pub(super) fn sum_biases(slots: &LstmSlots, values: &[f32], to: &mut Vec<f32>) {
+    let [a, b] = slots.biases.map(|slot| slot.of(values));
+    to.clear();
+    to.extend(a.iter().zip(b).map(|(a, b)| a + b));
+}
+
+/// The gradient of the sums is that of either bias.
+pub(super) fn bias_gradients(slots: &LstmSlots, d_sums: &[f32], gradients: &mut [f32], work: &mut Work) {
+    let mut sums = work.take(slots.biases[0].rows);
+    sum_rows(d_sums, &mut sums);
+    slots.biases.iter().for_each(|slot| slot.of_mut(gradients).copy_from_slice(&sums));
+    work.give(sums);
 }
 
 impl Lstm {
-    pub(super) fn new(slots: LstmSlots, values: &[f32], reverse: bool) -> Self {
-        let weight =
-            |slot: super::parameters::Slot| Weight::new(slot.of(values), slot.rows, slot.columns, slot.columns);
-        let bias = slots.biases.map(|slot| slot.of(values));
-        let bias = bias[0].iter().zip(bias[1]).map(|(a, b)| a + b).collect();
-        Self { slots, input: weight(slots.input), hidden: weight(slots.hidden), bias, reverse }
+    pub(super) fn new(slots: LstmSlots, reverse: bool) -> Self {
+        let (input, hidden) = (Weight::new(slots.input), Weight::new(slots.hidden));
+        Self { slots, input, hidden, bias: Vec::new(), reverse }
+    }
+
+    pub(super) fn repack<'a>(&'a mut self, values: &'a [f32]) -> impl Iterator<Item = Repack<'a>> {
+        sum_biases(&self.slots, values, &mut self.bias);
+        self.input.repack(values).into_iter().chain(self.hidden.repack(values))
     }
 
     fn width(&self) -> usize {
         self.slots.hidden.columns
     }
 
-    /// Times in the order of the pass, each with the time before it and how many rows come from there.
-    fn times(&self, extent: &Extent) -> Vec<(usize, Option<(usize, usize)>)> {
-        let active = &extent.active;
-        let forwards = |t: usize| (t, (t > 0).then(|| (t - 1, active[t])));
-        let backwards = |t: usize| (t, active.get(t + 1).map(|n| (t + 1, *n)));
+    /// Times in the order of the pass.
+    fn moments(&self, extent: &Extent) -> Vec<Moment> {
+        let forwards = |t: usize| Moment { t, before: (t > 0).then(|| (t - 1, extent.active(t))) };
+        let backwards = |t: usize| {
+            let rows = extent.active(t + 1);
+            Moment { t, before: (rows > 0).then_some((t + 1, rows)) }
+        };
         if self.reverse {
-            (0..active.len()).rev().map(backwards).collect()
+            (0..extent.times()).rev().map(backwards).collect()
         } else {
-            (0..active.len()).map(forwards).collect()
+            (0..extent.times()).map(forwards).collect()
         }
     }
 
-    pub(super) fn forward(&self, x: &[f32], extent: &Extent, scratch: &mut Vec<f32>) -> Run {
-        let (h, b, n) = (self.width(), extent.batch, extent.rows());
-        let mut gates = vec![0.0; n * 4 * h];
-        let (mut cell, mut hidden) = (vec![0.0; n * h], vec![0.0; n * h]);
-        self.input.apply(x, n, &mut gates, false, scratch);
-        let zero = vec![0.0; h];
-        for (t, before) in self.times(extent) {
-            let block = &mut gates[t * b * 4 * h..(t + 1) * b * 4 * h];
-            if let Some((from, rows)) = before {
-                self.hidden.apply(&hidden[from * b * h..], rows, block, true, scratch);
+    /// Reads `x` and writes the states into some columns of `hidden`.
+    pub(super) fn forward(
+        &self,
+        x: &[f32],
+        extent: &Extent,
+        hidden: &mut [f32],
+        columns: Columns,
+        work: &mut Work,
+    ) -> Run {
+        let (h, n) = (self.width(), extent.entries());
+        let (mut gates, mut cell, zero) = (work.take(n * 4 * h), work.take(n * h), work.zeros(h));
+        self.input.apply(x, n, &mut gates, false, work);
+        for Moment { t, before } in self.moments(extent) {
+            let own = extent.at(t);
+            let block = &mut gates[own.start * 4 * h..own.end * 4 * h];
+            let (from, rows) = before.map_or((0, 0), |(from, rows)| (extent.at(from).start, rows));
+            if rows > 0 {
+                let states = Strided { data: &hidden[columns.of(from, 0).start..], stride: columns.width };
+                self.hidden.apply_strided(states, rows, block, 4 * h, true, work);
             }
-            block[extent.active[t] * 4 * h..].fill(0.0);
-            let (now, last, rows) = two_times(&mut cell, t, before, b * h);
-            for row in 0..extent.active[t] {
-                let own = row * h..(row + 1) * h;
-                step(
-                    Cell::Lstm,
-                    Step {
-                        gates: &mut block[row * 4 * h..(row + 1) * 4 * h],
-                        bias: &self.bias,
-                        before: if row < rows { &last[own.clone()] } else { &zero },
-                        cell: &mut now[own.clone()],
-                        hidden: &mut hidden[t * b * h..][own],
-                    },
-                );
+            for (row, gates) in block.chunks_exact_mut(4 * h).enumerate() {
+                let (now, last) = (own.start + row, from + row);
+                let [cell, before] = match row < rows {
+                    true => cell.get_disjoint_mut([now * h..(now + 1) * h, last * h..(last + 1) * h]),
+                    false => cell.get_disjoint_mut([now * h..(now + 1) * h, 0..0]),
+                }
+                .expect("two times do not overlap");
+                let before = if row < rows { &*before } else { &zero };
+                let hidden = &mut hidden[columns.of(now, h)];
+                step(Cell::Lstm, Step { gates, bias: &self.bias, before, cell, hidden });
             }
         }
-        Run { gates, cell, hidden }
+        work.give(zero);
+        Run { gates, cell }
     }
 
-    /// The time at which the pass leaves a row of some length.
-    fn last(&self, length: usize) -> usize {
-        if self.reverse { 0 } else { length - 1 }
+    /// The entry at which the pass leaves a row.
+    fn last(&self, row: usize, extent: &Extent) -> usize {
+        let t = if self.reverse { 0 } else { extent.lengths()[row] - 1 };
+        extent.at(t).start + row
     }
 
-    /// The states `h` and `c` in which rows of these lengths are left, into columns of `width` from `at` on.
-    pub(super) fn final_states(&self, run: &Run, lengths: &[usize], into: [&mut [f32]; 2], width: usize, at: usize) {
+    /// The states `h` and `c` in which rows are left, into some columns.
+    pub(super) fn final_states(
+        &self,
+        run: &Run,
+        hidden: &[f32],
+        extent: &Extent,
+        into: &mut [Vec<f32>; 2],
+        columns: Columns,
+    ) {
         let h = self.width();
-        for (states, to) in [&run.hidden, &run.cell].into_iter().zip(into) {
-            for (row, length) in lengths.iter().enumerate() {
-                let from = (self.last(*length) * lengths.len() + row) * h;
-                to[row * width + at..][..h].copy_from_slice(&states[from..from + h]);
-            }
+        for row in 0..extent.batch() {
+            let (last, to) = (self.last(row, extent), columns.of(row, h));
+            into[0][to.clone()].copy_from_slice(&hidden[columns.of(last, h)]);
+            into[1][to].copy_from_slice(&run.cell[last * h..(last + 1) * h]);
         }
     }
 
-    /// Gradients from those of the outputs and of the final states (columns of `width` from `at` on): adds to those
-    /// of the weights, and returns that of the input.
+    /// Gradients from those of the states (which are spent) and of the final states: writes those of the weights, and
+    /// writes or adds that of the input.
     #[expect(clippy::too_many_arguments, reason = "what a backward pass is given, and where its results go")]
     pub(super) fn backward(
         &self,
-        x: &[f32],
-        mut run: Run,
+        given: &Given<'_>,
+        run: &mut Run,
         extent: &Extent,
-        lengths: &[usize],
-        mut d_hidden: Vec<f32>,
-        finals: [&[f32]; 2],
-        (width, at): (usize, usize),
+        d_hidden: &mut [f32],
+        columns: Columns,
+        (d_x, add): (&mut [f32], bool),
         gradients: &mut [f32],
-        scratch: &mut Vec<f32>,
-    ) -> Vec<f32> {
-        let (h, b, n) = (self.width(), extent.batch, extent.rows());
-        let mut carry = vec![0.0; b * h];
-        for (row, length) in lengths.iter().enumerate() {
-            let to = (self.last(*length) * b + row) * h;
-            let from = &finals[0][row * width + at..][..h];
-            d_hidden[to..to + h].iter_mut().zip(from).for_each(|(d, f)| *d += f);
-            carry[row * h..(row + 1) * h].copy_from_slice(&finals[1][row * width + at..][..h]);
+        work: &mut Work,
+    ) {
+        let (h, n) = (self.width(), extent.entries());
+        let mut carry = work.take(extent.batch() * h);
+        for row in 0..extent.batch() {
+            let from = columns.of(row, h);
+            super::linear::add(&mut d_hidden[columns.of(self.last(row, extent), h)], &given.finals[0][from.clone()]);
+            carry[row * h..(row + 1) * h].copy_from_slice(&given.finals[1][from]);
         }
-        let zero = vec![0.0; h];
-        for (t, before) in self.times(extent).into_iter().rev() {
-            let block = &mut run.gates[t * b * 4 * h..(t + 1) * b * 4 * h];
-            for row in 0..extent.active[t] {
-                let last = before.filter(|(_, rows)| row < *rows).map(|(from, _)| (from * b + row) * h);
-                let at = (t * b + row) * h;
-                back(
-                    Cell::Lstm,
-                    Back {
-                        gates: &mut block[row * 4 * h..(row + 1) * 4 * h],
-                        before: last.map_or(&zero[..], |from| &run.cell[from..from + h]),
-                        cell: &run.cell[at..at + h],
-                        hidden: &d_hidden[at..at + h],
-                        carry: &mut carry[row * h..(row + 1) * h],
-                    },
-                );
+        let zero = work.zeros(h);
+        for Moment { t, before } in self.moments(extent).into_iter().rev() {
+            let own = extent.at(t);
+            let block = &mut run.gates[own.start * 4 * h..own.end * 4 * h];
+            let (from, rows) = before.map_or((0, 0), |(from, rows)| (extent.at(from).start, rows));
+            for (row, gates) in block.chunks_exact_mut(4 * h).enumerate() {
+                let (now, last) = (own.start + row, from + row);
+                let before = if row < rows { &run.cell[last * h..(last + 1) * h] } else { &zero[..] };
+                let cell = &run.cell[now * h..(now + 1) * h];
+                let hidden = &d_hidden[columns.of(now, h)];
+                back(Cell::Lstm, Back { gates, before, cell, hidden, carry: &mut carry[row * h..(row + 1) * h] });
             }
-            if let Some((from, rows)) = before {
-                self.hidden.back(block, rows, &mut d_hidden[from * b * h..], true, scratch);
+            if rows > 0 {
+                let to = &mut d_hidden[columns.of(from, 0).start..];
+                self.hidden.back(block, rows, to, columns.width, true, work);
             }
         }
-        self.weight_gradients(x, &run, b, gradients, scratch);
-        let mut dx = vec![0.0; x.len()];
-        self.input.back(&run.gates, n, &mut dx, false, scratch);
-        dx
+        self.input.back(&run.gates, n, d_x, self.slots.input.columns, add, work);
+        self.input.gradient(&run.gates, given.x, n, gradients, work);
+        let states = self.states_before(given.hidden, extent, columns, work);
+        self.hidden.gradient(&run.gates, &states, n, gradients, work);
+        bias_gradients(&self.slots, &run.gates, gradients, work);
+        [carry, zero, states].into_iter().for_each(|vector| work.give(vector));
     }
 
-    fn weight_gradients(&self, x: &[f32], run: &Run, b: usize, gradients: &mut [f32], scratch: &mut Vec<f32>) {
-        let (h, slots) = (self.width(), &self.slots);
-        let n = run.hidden.len() / h;
-        gradient(&run.gates, x, n, slots.input.of_mut(gradients), slots.input.columns, scratch);
-        // Gates of a time with the states of the time before: both are shifted views.
-        let rest = n - b;
-        let (gates, states) = if self.reverse {
-            (&run.gates[..rest * 4 * h], &run.hidden[b * h..])
-        } else {
-            (&run.gates[b * 4 * h..], &run.hidden[..rest * h])
-        };
-        gradient(gates, states, rest, slots.hidden.of_mut(gradients), h, scratch);
-        for slot in slots.biases {
-            add_rows(&run.gates, slot.of_mut(gradients));
+    /// For each entry the state that went into it.
+    fn states_before(&self, hidden: &[f32], extent: &Extent, columns: Columns, work: &mut Work) -> Vec<f32> {
+        let h = self.width();
+        let mut states = work.take(extent.entries() * h);
+        for Moment { t, before } in self.moments(extent) {
+            let (from, rows) = before.map_or((0, 0), |(from, rows)| (extent.at(from).start, rows));
+            let own = extent.at(t);
+            for (row, state) in states[own.start * h..own.end * h].chunks_exact_mut(h).enumerate() {
+                if row < rows {
+                    state.copy_from_slice(&hidden[columns.of(from + row, h)]);
+                } else {
+                    state.fill(0.0);
+                }
+            }
         }
+        states
     }
 }

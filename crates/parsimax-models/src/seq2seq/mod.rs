@@ -11,33 +11,42 @@
 //! | file | what it does |
 //! |---|---|
 //! | `parameters.rs` | where each matrix lies, by name |
+//! | `extent.rs`, `work.rs` | sequences without padding, and memory that is used again |
 //! | `linear.rs`, `lstm.rs` | products and recurrent layers, both ways |
-//! | `encoder.rs`, `decoder.rs` | the two halves, ready to run |
-//! | `pass.rs` | loss and gradient of a batch |
+//! | `encoder.rs`, `decoder.rs`, `network.rs` | the two halves and the whole, ready to run |
+//! | `pass.rs`, `back.rs` | loss and gradient of a batch |
 //! | `adam.rs`, `dropout.rs` | what training needs besides |
 //! | `scorer.rs` | the model as decoders see it |
 
 mod adam;
+mod back;
 mod decoder;
 mod dropout;
 mod encoder;
+mod extent;
 mod linear;
 mod lstm;
+mod network;
 mod parameters;
 mod pass;
 mod scorer;
+mod work;
 
 pub use adam::Adam;
 pub use pass::Totals;
 pub use scorer::{Counts, Prefix, Translator};
 
 use dropout::Dropout;
+use network::Network;
 use parameters::Slots;
 use parsimax::registry::{self, Options};
 use parsimax::{Error, Mapping, Regularized};
 use parsimax_data::buckets::epoch_seed;
-use pass::Weights;
+use pass::{Learnt, pass};
+use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use work::Work;
 
 /// A source and a target, as numbers of symbols; the end of the target is understood.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -121,6 +130,20 @@ pub struct Seq2Seq {
     slots: Slots,
     mappings: Mappings,
     values: Vec<f32>,
+    /// The parameters as passes use them, once somebody asks; and memory for the next time.
+    network: OnceLock<Network>,
+    /// What each target symbol adds to the sums of the decoder's first layer.
+    symbol_sums: OnceLock<Vec<f32>>,
+    spare: Mutex<Option<Network>>,
+    desks: Mutex<Vec<Desk>>,
+    gradients: Vec<f32>,
+}
+
+/// What a part of a batch needs to be worked on.
+#[derive(Debug, Default)]
+struct Desk {
+    work: Work,
+    gradients: Vec<f32>,
 }
 
 impl std::fmt::Debug for Seq2Seq {
@@ -129,8 +152,8 @@ impl std::fmt::Debug for Seq2Seq {
     }
 }
 
-/// How often a batch is cut: always the same, so that sums of gradients do not depend on the number of threads.
-const PARTS: usize = 2;
+/// Numbers that a thread takes at a time in sums over all parameters.
+const CHUNK: usize = 1 << 15;
 
 impl Seq2Seq {
     /// A model that has learnt nothing yet.
@@ -155,7 +178,9 @@ impl Seq2Seq {
         }
         let (slots, mappings) = (Slots::new(&config), Mappings::new(&config)?);
         let values = slots.random(&config, seed);
-        Ok(Self { config, slots, mappings, values })
+        let (network, symbol_sums) = (OnceLock::new(), OnceLock::new());
+        let (spare, desks) = (Mutex::new(None), Mutex::new(Vec::new()));
+        Ok(Self { config, slots, mappings, values, network, symbol_sums, spare, desks, gradients: Vec::new() })
     }
 
     /// Its shape.
@@ -172,6 +197,11 @@ impl Seq2Seq {
 
     /// All parameters, to be changed.
     pub fn values_mut(&mut self) -> &mut [f32] {
+        // What was packed is no longer true.
+        self.symbol_sums.take();
+        if let Some(network) = self.network.take() {
+            *self.spare.get_mut().unwrap_or_else(PoisonError::into_inner) = Some(network);
+        }
         &mut self.values
     }
 
@@ -180,14 +210,53 @@ impl Seq2Seq {
         self.slots.named.iter().map(|(name, slot)| (name.as_str(), [slot.rows, slot.columns], slot.of(&self.values)))
     }
 
+    /// The parameters, packed for products.
+    fn network(&self) -> &Network {
+        self.network.get_or_init(|| {
+            let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let mut network = spare.unwrap_or_else(|| Network::new(&self.slots));
+            network.repack(&self.values);
+            network
+        })
+    }
+
+    /// What each target symbol adds to the sums of the decoder's first layer: decoders read them again and again.
+    fn symbol_sums(&self) -> &[f32] {
+        self.symbol_sums.get_or_init(|| {
+            let (n, size) = (self.config.target_symbols, self.config.size);
+            let mut sums = vec![0.0; n * 4 * size];
+            let embeddings = self.slots.target.of(&self.values);
+            self.network().decoder.embedding.apply(embeddings, n, &mut sums, false, &mut Work::default());
+            sums
+        })
+    }
+
+    fn learnt(&self) -> Learnt<'_> {
+        Learnt { slots: &self.slots, values: &self.values, network: self.network(), mappings: &self.mappings }
+    }
+
+    /// A desk that is free, or a new one.
+    fn desk(&self) -> Desk {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, desks: [Desk; 2]) {
+        self.desks.lock().unwrap_or_else(PoisonError::into_inner).extend(desks);
+    }
+
     /// The loss of a batch without dropout.
     ///
     /// # Errors
     /// If scores are not finite: the model has diverged.
     pub fn loss(&self, batch: &[&Pair]) -> parsimax::Result<Totals> {
-        let weights = Weights::new(&self.slots, &self.values);
-        let parts = self.parts(batch, |_, part| pass::pass(&weights, &self.mappings, part, None, None))?;
-        Ok(sum(parts.iter()))
+        let (model, parts) = (self.learnt(), cut(batch));
+        let [mut one, mut other] = [self.desk(), self.desk()];
+        let (a, b) = rayon::join(
+            || pass(model, &parts[0], None, None, &mut one.work),
+            || pass(model, &parts[1], None, None, &mut other.work),
+        );
+        self.give_back([one, other]);
+        Ok(sum(a?, b?))
     }
 
     /// The loss of a batch, and its gradient in all parameters, summed over symbols. `seed` decides what is dropped;
@@ -196,38 +265,58 @@ impl Seq2Seq {
     /// # Errors
     /// As [`loss`](Seq2Seq::loss).
     pub fn gradient(&self, batch: &[&Pair], seed: u64) -> parsimax::Result<(Totals, Vec<f32>)> {
-        let weights = Weights::new(&self.slots, &self.values);
-        let count = self.values.len();
-        let parts = self.parts(batch, |which, part| {
-            let dropout = Dropout::new(self.config.dropout, epoch_seed(seed, which));
-            let mut gradients = vec![0.0; count];
-            let totals = pass::pass(&weights, &self.mappings, part, dropout, Some(&mut gradients))?;
-            Ok((totals, gradients))
-        })?;
-        let totals = sum(parts.iter().map(|(totals, _)| totals));
-        let total = parts.into_iter().map(|(_, gradients)| gradients).reduce(|mut total, part| {
-            total.iter_mut().zip(&part).for_each(|(t, p)| *t += p);
-            total
-        });
-        Ok((totals, total.unwrap_or_else(|| vec![0.0; count])))
+        let mut gradients = Vec::new();
+        let totals = self.gradient_into(batch, seed, &mut gradients)?;
+        Ok((totals, gradients))
     }
 
-    /// Runs the parts of a batch side by side.
-    fn parts<T: Send>(
-        &self,
+    /// One step of training: the mean gradient over symbols, no longer than `clip`, through Adam.
+    ///
+    /// # Errors
+    /// As [`loss`](Seq2Seq::loss).
+    pub fn train_step(
+        &mut self,
         batch: &[&Pair],
-        run: impl Fn(u64, &[&Pair]) -> parsimax::Result<T> + Sync,
-    ) -> parsimax::Result<Vec<T>> {
-        use rayon::prelude::*;
-        let size = batch.len().div_ceil(PARTS).max(1);
-        let parts: Vec<&[&Pair]> = batch.chunks(size).collect();
-        parts.into_par_iter().enumerate().map(|(which, part)| run(which as u64, part)).collect()
+        seed: u64,
+        adam: &mut Adam,
+        clip: f32,
+        rate: f32,
+    ) -> parsimax::Result<Totals> {
+        let mut gradients = std::mem::take(&mut self.gradients);
+        let totals = self.gradient_into(batch, seed, &mut gradients)?;
+        adam.clipped_step(self.values_mut(), &gradients, 1.0 / totals.symbols as f64, clip, rate);
+        self.gradients = gradients;
+        Ok(totals)
+    }
+
+    /// The gradient into memory that is used again.
+    fn gradient_into(&self, batch: &[&Pair], seed: u64, gradients: &mut Vec<f32>) -> parsimax::Result<Totals> {
+        let (model, parts, count) = (self.learnt(), cut(batch), self.values.len());
+        let [mut one, mut other] = [self.desk(), self.desk()];
+        gradients.resize(count, 0.0);
+        other.gradients.resize(count, 0.0);
+        let part = |which: usize, gradients: &mut [f32], work: &mut Work| {
+            let dropout = Dropout::new(self.config.dropout, epoch_seed(seed, which as u64));
+            pass(model, &parts[which], dropout, Some(gradients), work)
+        };
+        let (a, b) =
+            rayon::join(|| part(0, gradients, &mut one.work), || part(1, &mut other.gradients, &mut other.work));
+        if !parts[1].is_empty() {
+            let chunks = gradients.par_chunks_mut(CHUNK).zip(other.gradients.par_chunks(CHUNK));
+            chunks.for_each(|(total, part)| linear::add(total, part));
+        }
+        self.give_back([one, other]);
+        Ok(sum(a?, b?))
     }
 }
 
-fn sum<'a>(parts: impl Iterator<Item = &'a Totals>) -> Totals {
-    parts.fold(Totals::default(), |mut total, part| {
-        total.add(part);
-        total
-    })
+/// The two parts of a batch: always the same, so that sums of gradients do not depend on the number of threads. Like
+/// lengths stand together in a batch, so every other row makes parts that take equally long.
+fn cut<'a>(batch: &[&'a Pair]) -> [Vec<&'a Pair>; 2] {
+    [0, 1].map(|first| batch.iter().skip(first).step_by(2).copied().collect())
+}
+
+fn sum(mut a: Totals, b: Totals) -> Totals {
+    a.add(&b);
+    a
 }

@@ -79,6 +79,11 @@ pub fn back(cell: Cell, job: Back<'_>) {
     dispatch::cell_back(cell, job);
 }
 
+/// `tanh x` of every number, within 3e−7.
+pub fn tanh_all(x: &mut [f32]) {
+    dispatch::tanh(x);
+}
+
 /// `σ(x)`, within 2e−7; the exponential is taken of `−|x|`, so that nothing overflows.
 ///
 /// # Safety
@@ -145,6 +150,35 @@ impl At {
         }
     }
 
+    /// A block of sums with its biases. Not a closure: those are compiled without the instruction set.
+    ///
+    /// # Safety
+    /// As `load`, for the four blocks of `row`.
+    #[inline(always)]
+    unsafe fn sum<V: Vector>(self, row: Row, k: usize) -> V {
+        let start = k * row.width;
+        // SAFETY: as the caller vouches.
+        unsafe { self.load::<V>(row.gates.add(start)).add(self.load::<V>(row.bias.add(start))) }
+    }
+
+    /// The four blocks.
+    ///
+    /// # Safety
+    /// As `load`, for the four blocks of `row`.
+    #[inline(always)]
+    unsafe fn blocks<V: Vector>(self, row: Row) -> [V; 4] {
+        let n = row.width;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            [
+                self.load(row.gates),
+                self.load(row.gates.add(n)),
+                self.load(row.gates.add(2 * n)),
+                self.load(row.gates.add(3 * n)),
+            ]
+        }
+    }
+
     /// # Safety
     /// `p` is writable for `count` floats from `start` on.
     #[inline(always)]
@@ -180,8 +214,8 @@ unsafe fn lstm<V: Vector>(row: Row) {
     each!(V, n, |at| {
         // SAFETY: the four blocks and the states hold `n` floats each.
         unsafe {
-            let sum = |k: usize| at.load::<V>(row.gates.add(k * n)).add(at.load::<V>(row.bias.add(k * n)));
-            let (i, f, g, o) = (sigmoid(sum(0)), sigmoid(sum(1)), tanh(sum(2)), sigmoid(sum(3)));
+            let (i, f) = (sigmoid(at.sum::<V>(row, 0)), sigmoid(at.sum::<V>(row, 1)));
+            let (g, o) = (tanh(at.sum::<V>(row, 2)), sigmoid(at.sum::<V>(row, 3)));
             let c = f.fma(at.load::<V>(row.before), i.mul(g));
             for (k, activation) in [i, f, g, o].into_iter().enumerate() {
                 at.store(activation, row.gates.add(k * n));
@@ -200,9 +234,8 @@ unsafe fn gru<V: Vector>(row: Row) {
     each!(V, n, |at| {
         // SAFETY: the four blocks and the states hold `n` floats each.
         unsafe {
-            let sum = |k: usize| at.load::<V>(row.gates.add(k * n)).add(at.load::<V>(row.bias.add(k * n)));
-            let (r, z, q) = (sigmoid(sum(1)), sigmoid(sum(2)), sum(3));
-            let new = tanh(r.fma(q, sum(0)));
+            let (r, z, q) = (sigmoid(at.sum::<V>(row, 1)), sigmoid(at.sum::<V>(row, 2)), at.sum::<V>(row, 3));
+            let new = tanh(r.fma(q, at.sum::<V>(row, 0)));
             for (k, activation) in [new, r, z, q].into_iter().enumerate() {
                 at.store(activation, row.gates.add(k * n));
             }
@@ -225,7 +258,7 @@ unsafe fn lstm_back<V: Vector>(row: Row) {
         // SAFETY: the four blocks and the states hold `n` floats each.
         unsafe {
             let one = V::splat(1.0);
-            let [i, f, g, o] = std::array::from_fn(|k| at.load::<V>(row.gates.add(k * n)));
+            let [i, f, g, o] = at.blocks::<V>(row);
             let (dh, t) = (at.load::<V>(row.hidden), tanh(at.load::<V>(row.cell)));
             let dc = dh.mul(o).fma(one.sub(t.mul(t)), at.load::<V>(row.carry));
             let di = dc.mul(g).mul(i.mul(one.sub(i)));
@@ -252,7 +285,7 @@ unsafe fn gru_back<V: Vector>(row: Row) {
         // SAFETY: the four blocks and the states hold `n` floats each.
         unsafe {
             let one = V::splat(1.0);
-            let [new, r, z, q] = std::array::from_fn(|k| at.load::<V>(row.gates.add(k * n)));
+            let [new, r, z, q] = at.blocks::<V>(row);
             let (dh, h) = (at.load::<V>(row.hidden), at.load::<V>(row.before));
             let dn = dh.mul(one.sub(z)).mul(one.sub(new.mul(new)));
             let dz = dh.mul(h.sub(new)).mul(z.mul(one.sub(z)));
@@ -265,10 +298,28 @@ unsafe fn gru_back<V: Vector>(row: Row) {
     });
 }
 
+/// # Safety
+/// `x` is readable and writable for `width` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn tanh_row<V: Vector>(x: *mut f32, width: usize) {
+    each!(V, width, |at| {
+        // SAFETY: as the caller vouches.
+        unsafe { at.store(tanh(at.load::<V>(x)), x) }
+    });
+}
+
+outlined! { unsafe fn run_tanh<V>(x: *mut f32, width: usize) -> () => tanh_row }
 outlined! { unsafe fn run_lstm<V>(row: Row) -> () => lstm }
 outlined! { unsafe fn run_gru<V>(row: Row) -> () => gru }
 outlined! { unsafe fn run_lstm_back<V>(row: Row) -> () => lstm_back }
 outlined! { unsafe fn run_gru_back<V>(row: Row) -> () => gru_back }
+
+/// # Safety
+/// The CPU has the instruction set of `V`.
+pub(super) unsafe fn tanh_slice<V: Vector>(x: &mut [f32]) {
+    // SAFETY: the slice holds what its length says; the caller vouches for the rest.
+    unsafe { run_tanh::<V>(x.as_mut_ptr(), x.len()) }
+}
 
 /// # Safety
 /// [`step`] has checked the lengths; the CPU has the instruction set of `V`.

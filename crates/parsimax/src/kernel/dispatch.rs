@@ -227,6 +227,11 @@ pub(super) fn multiply(a: matmul::Matrix<'_>, b: &matmul::Packed, c: matmul::Tar
     run!(matmul::blocks(a, b, c, scratch));
 }
 
+/// The hyperbolic tangent of every number.
+pub(super) fn tanh(x: &mut [f32]) {
+    run!(cells::tanh_slice(x));
+}
+
 /// A step of a recurrent cell, whose caller has checked the lengths.
 pub(super) fn cell_step(cell: cells::Cell, job: cells::Step<'_>) {
     run!(cells::forward(cell, job));

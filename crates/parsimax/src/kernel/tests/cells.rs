@@ -1,6 +1,6 @@
 //! Recurrent cells against their formulas in f64, and their gradients against differences.
 
-use super::super::cells::{Back, Cell, Step, back, step};
+use super::super::cells::{Back, Cell, Step, back, step, tanh_all};
 use super::*;
 
 const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
@@ -49,6 +49,22 @@ fn steps_follow_their_formulas_at_every_level() {
                     assert!((f64::from(hidden[j]) - h).abs() < bound, "{cell:?} {level:?}: {} for {h}", hidden[j]);
                     assert!((f64::from(state[j]) - c).abs() < bound, "{cell:?} {level:?}: {} for {c}", state[j]);
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn tangents_are_those_of_f64() {
+    let mut rng = fastrand::Rng::with_seed(63);
+    for level in available() {
+        for n in [0, 1, 15, 16, 100] {
+            let x = normals(&mut rng, n, 3.0);
+            let mut y = x.clone();
+            with_level(level, || tanh_all(&mut y));
+            for (x, y) in x.iter().zip(y) {
+                // Of values below 1, a little more than two units of the last place.
+                assert!((f64::from(y) - f64::from(*x).tanh()).abs() < 3e-7, "{level:?}: tanh {x} is not {y}");
             }
         }
     }

@@ -50,6 +50,32 @@ fn products_of_any_shape_are_right_at_every_level() {
 }
 
 #[test]
+fn a_factor_packed_over_another_is_as_good_as_new() {
+    let mut rng = fastrand::Rng::with_seed(53);
+    let (a, b) = (normals(&mut rng, 4 * 60, 1.0), normals(&mut rng, 60 * 60, 1.0));
+    for level in available() {
+        with_level(level, || {
+            let mut used = Packed::new(Matrix::new(&b, 60, 60, 60));
+            for (k, n) in [(60, 37), (9, 60), (60, 60), (1, 3)] {
+                let right = Matrix::new(&b, k, n, 60);
+                used.pack(right);
+                let product = |packed: &Packed| {
+                    let mut c = vec![0.0; 4 * n];
+                    multiply(
+                        Matrix::new(&a, 4, k, 60),
+                        packed,
+                        Target { data: &mut c, row: n, add: false },
+                        &mut Vec::new(),
+                    );
+                    c
+                };
+                assert_eq!(product(&used), product(&Packed::new(right)), "{level:?} {k}×{n}");
+            }
+        });
+    }
+}
+
+#[test]
 fn nothing_to_add_up_is_zero() {
     let mut c = vec![7.0; 6];
     let packed = Packed::new(Matrix::new(&[], 0, 3, 3));

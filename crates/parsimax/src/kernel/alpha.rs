@@ -250,7 +250,7 @@ impl Above {
 /// A root of an increasing function, held between two points (regula falsi with the
 /// Illinois rule, and bisection when that is slow).
 #[derive(Clone, Copy)]
-struct Bracket {
+pub(super) struct Bracket {
     lo: f64,
     hi: f64,
     at_lo: f64,
@@ -261,18 +261,18 @@ struct Bracket {
 }
 
 impl Bracket {
-    fn new(lo: f64, hi: f64) -> Bracket {
+    pub(super) fn new(lo: f64, hi: f64) -> Bracket {
         Bracket { lo, hi, at_lo: f64::NAN, at_hi: f64::NAN, next: lo, same: 0 }
     }
     /// Where to evaluate next.
-    fn mid(&self) -> f64 {
+    pub(super) fn mid(&self) -> f64 {
         self.next
     }
-    fn is_narrow(&self) -> bool {
+    pub(super) fn is_narrow(&self) -> bool {
         self.hi - self.lo <= 1e-15 * self.hi
     }
     /// Takes the value at [`mid`](Bracket::mid).
-    fn update(&mut self, value: f64) {
+    pub(super) fn update(&mut self, value: f64) {
         if value < 0.0 {
             self.same = self.same.max(0) + 1;
             (self.lo, self.at_lo) = (self.next, value);

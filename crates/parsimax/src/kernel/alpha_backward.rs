@@ -19,7 +19,7 @@
 
 use super::Backward;
 use super::backward::{Identity, Indicator, Power, Root, Weight};
-use super::expo::log2;
+use super::expo::{exp2_nonpos, log2};
 use super::scan::collect_indexed;
 use super::vector::{MAX_LANES, Vector, outlined};
 
@@ -263,33 +263,85 @@ unsafe fn finish<V: Vector>(row: Row, bend: &Bend, mean: f32) -> [f64; 3] {
     }
 }
 
-/// α > 2 without scores, in f64, as `s` of a small `p` exceeds every f32. `v` is measured from the entry with
-/// the largest `s`, so that nothing cancels against it.
-pub(super) fn above_two(alpha: f64, job: &mut Backward<'_>) {
-    let (d, delta, scale) = (job.d, alpha - 1.0, f64::from(job.scale));
-    // Position, weight, v.
-    let mut on: Vec<(usize, f64, f64)> = Vec::new();
+/// α > 2 without scores, on the list of the support. `v` is measured from the entry with the largest `s`, so
+/// that nothing cancels against it.
+///
+/// # Safety
+/// As [`rows`], without scores.
+pub(super) unsafe fn above_two<V: Vector>(alpha: f64, job: &mut Backward<'_>) {
+    let d = job.d;
+    let room = d + 2 * MAX_LANES;
     for r in 0..job.out.len() / d {
         let at = r * d..(r + 1) * d;
+        let (list, index) = job.scratch.lists(2 * room);
         let (p, v, out) = (&job.p[at.clone()], &job.v[at.clone()], &mut job.out[at]);
-        on.clear();
-        let (mut last, mut least, mut from) = ((0.0, 0.0), f32::INFINITY, 0.0);
-        for i in (0..d).filter(|&i| p[i] > 0.0) {
-            // Neighbours are often equal.
-            if p[i] != last.0 {
-                last = (p[i], ((1.0 - delta) * f64::from(p[i]).ln()).exp().min(MOST));
-            }
-            if p[i] < least {
-                (least, from) = (p[i], f64::from(v[i]));
-            }
-            on.push((i, last.1, f64::from(v[i])));
-        }
-        on.iter_mut().for_each(|(_, _, v)| *v -= from);
-        let (s, sv) = on.iter().fold((0.0, 0.0), |(sum, dot), (_, s, v)| (sum + s, dot + s * v));
-        let mean = if s > 0.0 { sv / s } else { 0.0 };
         out.fill(0.0);
-        on.iter().for_each(|(i, s, v)| out[*i] = (s * scale * (v - mean)) as f32);
+        // SAFETY: the lists have room for a row and two vectors, twice; the caller vouches for the rest.
+        unsafe {
+            let n = support::<V>(p.as_ptr(), d, list, index);
+            let (list, weights) = (std::slice::from_raw_parts(list, n), list.add(room));
+            let index = std::slice::from_raw_parts(index, n);
+            let (mut least, mut from) = (f32::INFINITY, 0.0);
+            for (p, i) in list.iter().zip(index) {
+                if *p < least {
+                    (least, from) = (*p, v[*i as usize]);
+                }
+            }
+            if n == 0 {
+                continue;
+            }
+            if (2.0 - alpha) * f64::from(least).log2() > LARGE {
+                above_two_alone(alpha, f64::from(job.scale), p, v, out);
+                continue;
+            }
+            let s = weigh_list::<V>((2.0 - alpha) as f32, list.as_ptr(), n, weights);
+            let weights = std::slice::from_raw_parts(weights, n);
+            let dot = |(s, i): (&f32, &u32)| f64::from(*s) * f64::from(v[*i as usize] - from);
+            let mean = (weights.iter().zip(index).map(dot).sum::<f64>() / s) as f32;
+            for (s, i) in weights.iter().zip(index) {
+                out[*i as usize] = s * job.scale * (v[*i as usize] - from - mean);
+            }
+        }
     }
+}
+
+/// The largest exponent of 2 in a weight that is left to f32.
+const LARGE: f64 = 100.0;
+
+outlined! {
+    /// `p^exponent` of a list into `weights`; returns their sum.
+    ///
+    /// # Safety
+    /// `list` is readable and `weights` writable for `n` floats; the CPU has the instruction set of `V`.
+    unsafe fn weigh_list<V>(exponent: f32, list: *const f32, n: usize, weights: *mut f32) -> f64 => weigh_list_any
+}
+
+/// # Safety
+/// As [`weigh_list`].
+#[inline(always)]
+unsafe fn weigh_list_any<V: Vector>(exponent: f32, list: *const f32, n: usize, weights: *mut f32) -> f64 {
+    // SAFETY: every access stays within `n` floats.
+    unsafe {
+        let mut sum = V::wide_zero();
+        for i in (0..n).step_by(V::LANES) {
+            let here = (n - i).min(V::LANES);
+            let p = read::<V>(list.add(i), here);
+            let s = exp2_nonpos(log2(p).mul(V::splat(exponent))).keep(p.gt(V::splat(0.0)));
+            sum = V::wide_add(sum, s);
+            write(s, weights.add(i), here);
+        }
+        V::wide_total(sum)
+    }
+}
+
+/// A row whose largest `s` exceeds every f32, in f64.
+fn above_two_alone(alpha: f64, scale: f64, p: &[f32], v: &[f32], out: &mut [f32]) {
+    let on = || (0..p.len()).filter(|&i| p[i] > 0.0);
+    let weight = |i: usize| ((2.0 - alpha) * f64::from(p[i]).ln()).exp().min(MOST);
+    let Some(least) = on().min_by(|&a, &b| p[a].total_cmp(&p[b])) else { return };
+    let moved = |i: usize| f64::from(v[i]) - f64::from(v[least]);
+    let (s, sv) = on().fold((0.0, 0.0), |(s, sv), i| (s + weight(i), sv + weight(i) * moved(i)));
+    on().for_each(|i| out[i] = (weight(i) * scale * (moved(i) - sv / s)) as f32);
 }
 
 /// Weights beyond this are as good as infinite, and their products are numbers.

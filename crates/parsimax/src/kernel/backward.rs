@@ -138,7 +138,7 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
             Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
-            Map::Entmax(alpha) => alpha_backward::above_two(alpha, job),
+            Map::Entmax(alpha) => alpha_backward::above_two::<V>(alpha, job),
         }
     }
 }

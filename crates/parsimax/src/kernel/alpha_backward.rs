@@ -145,7 +145,7 @@ unsafe fn weigh<V: Vector, W: Weight>(weight: W, row: Row) -> First {
         let (mut few, mut few_v) = (zero, zero);
         let mut i = 0;
         while i < row.d {
-            if i % (FEW * V::LANES) == 0 {
+            if i.is_multiple_of(FEW * V::LANES) {
                 (s, sv) = (V::wide_add(s, few), V::wide_add(sv, few_v));
                 (few, few_v) = (zero, zero);
             }
@@ -241,7 +241,7 @@ unsafe fn finish<V: Vector>(row: Row, bend: &Bend, mean: f32) -> [f64; 3] {
         let (mut few_swg, mut few_sg, mut few) = (zero, zero, zero);
         let mut i = 0;
         while i < row.d {
-            if i % (FEW * V::LANES) == 0 {
+            if i.is_multiple_of(FEW * V::LANES) {
                 (swg, sg, total) = (V::wide_add(swg, few_swg), V::wide_add(sg, few_sg), V::wide_add(total, few));
                 (few_swg, few_sg, few) = (zero, zero, zero);
             }

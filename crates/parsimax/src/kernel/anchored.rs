@@ -151,8 +151,7 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                     let (total, pu) = write::<V>(prof, z, out, d, (from, level), gain.unwrap_or(1.0));
                     sum.tau = f64::from(prof.scale) * (f64::from(from) - f64::from(sum.max)) - f64::from(level);
                     sum.pu = pu;
-                    // Also for a NaN.
-                    if !((total - 1.0).abs() <= exact(d)) {
+                    if (total - 1.0).abs() > exact(d) || total.is_nan() {
                         (sum.tau, sum.pu) =
                             alone((prof.delta, prof.scale), (z, out, d), (buffer, sum.max), gain.unwrap_or(1.0));
                     }
@@ -459,7 +458,7 @@ unsafe fn write_any<V: Vector>(
                 p.store_first(out.add(i), n)
             }
             i += n;
-            if i % (4 * lanes) == 0 || i == d {
+            if i.is_multiple_of(4 * lanes) || i == d {
                 (total, pu) = (Pair::<V>::wide_add(total, few), Pair::<V>::wide_add(pu, few_pu));
                 (few, few_pu) = (zero, zero);
             }

@@ -461,13 +461,19 @@ fn slope_above(delta: f64, scale: f64, on: &[Entry], support: &[u32], v: &[f32],
     }
     let mean = sv / s;
     let whole = 1.0 + delta * entropy + delta * delta * mass;
+    let turn = |entry: &Entry| {
+        let r = bend(entry);
+        entry.p / whole * (mass - r - (entry.log * mass + delta * r * entropy))
+    };
+    // `Σ s w = 0`, so a multiple of `s` may be taken from what `w` is multiplied by: with that of the dominant
+    // entry it cancels against nothing, and among ties all is 0.
+    let (most, its) = dominant.map_or((1.0, 0.0), |(entry, _)| (entry.s, turn(entry)));
     let mut slope = 0.0;
     for (entry, i) in on.iter().zip(support) {
         // Against what sums to 0 any number may be taken from v: the mean leaves the least to cancel.
         let w = f64::from(v[*i as usize]) - from - mean;
         out[*i as usize] = (entry.s * scale * w) as f32;
-        let r = bend(entry);
-        slope += w * entry.p / whole * (mass - r - (entry.log * mass + delta * r * entropy));
+        slope += w * (turn(entry) - entry.s / most * its);
     }
     slope
 }

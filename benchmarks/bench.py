@@ -61,7 +61,7 @@ class Run:
     def effort(self, quick_seconds, full_seconds):
         if self.options.quick:
             return Effort(quick_seconds, self.options.rounds or 6, least_rounds=1, slow_rounds=1, slow_threads=1)
-        return Effort(full_seconds, self.options.rounds or 40, least_rounds=3, slow_rounds=2, slow_threads=2)
+        return Effort(full_seconds, self.options.rounds or 40, least_rounds=3, slow_rounds=2, slow_threads=1)
 
     def out_of_time(self, share, what):
         """Whether a quick run has used up this share of its minute."""
@@ -118,7 +118,7 @@ class Run:
         plan = [("forward", shape) for shape in (workloads.QUICK_SHAPES if quick else workloads.SHAPES)]
         plan += [("backward", shape) for _, shape in plan]
         plan += [("loss", shape) for shape in (workloads.QUICK_VOCABULARIES if quick else workloads.VOCABULARIES)]
-        effort = self.effort(1.0, 8.0)
+        effort = self.effort(1.0, 4.5)
         cells = [(group, shape, name) for group, shape in plan for name in inputs]
         attentions = workloads.QUICK_ATTENTIONS if quick else workloads.ATTENTIONS
         kinds = [name for name in workloads.ATTENTION_INPUTS if name in inputs]

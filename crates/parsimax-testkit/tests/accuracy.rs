@@ -114,6 +114,53 @@ fn gradient_in_alpha_in_single_precision() {
     alpha_gradient::<f32>(1e-4);
 }
 
+/// Scores at 10⁶ lie on multiples of 1/16 in f32, so that entries sit on the threshold itself, where support
+/// and gradient jump: neither may see an entry that is not there.
+#[test]
+fn edges_of_the_support_in_single_precision() {
+    let mut rng = Rng::with_seed(1234);
+    for _ in 0..400 {
+        let d = [2, 3, 5, 8, 16, 33][rng.usize(..6)];
+        let scale = [0.1, 0.3, 1.0, 3.0][rng.usize(..4)];
+        let narrow = |x: f64| f64::from(x as f32);
+        let z: Vec<f64> = cases::normals(&mut rng, d, scale).into_iter().map(|z| narrow(z + 1e6)).collect();
+        let v: Vec<f64> = cases::direction(&mut rng, d).into_iter().map(narrow).collect();
+        for alpha in [1.5, 1.75, 2.0, 3.0, 8.0] {
+            let mapping = Entmax::new(alpha).unwrap();
+            let p = apply::<f32>(&mapping, &z);
+            check::<f32>(&format!("edge, α = {alpha}"), &z, &p, &oracle::entmax(&z, alpha, 1.0));
+            let slope = oracle::to_f64(&oracle::entmax_alpha_gradient(&z, alpha, 1.0));
+            let terms = slope.iter().zip(&v).map(|(s, v)| s * v);
+            let (exact, size) = terms.fold((0.0, 0.0), |(sum, abs), t| (sum + t, abs + t.abs()));
+            let [z, p, v] = [&z, &p, &v].map(|x| x.iter().map(|x| *x as f32).collect::<Vec<_>>());
+            let (shape, mut out) = ([d], vec![0.0; d]);
+            let view = |x| View::new(x, &shape).unwrap();
+            let place = ViewMut::new(&mut out, &shape).unwrap();
+            let found = Rows::new(&mapping).vjp_with_parameter(view(&z), view(&p), view(&v), place).unwrap()[0];
+            // Below α = 2 an entry on the threshold may have the probability that the rounding of τ, at most
+            // 6·10⁻⁸, gives it, and no more than the power 2 − α of it as its weight.
+            let slack = if alpha < 2.0 { 6e-8 } else { 1e-30 };
+            let error = (found - exact).abs();
+            assert!(error <= 1e-4 * size + slack, "α = {alpha}: {found} against {exact}, {error:e}, {z:?} {p:?}");
+        }
+    }
+}
+
+/// Wide rows in order, as the longest of the grid is 33, and rows whose scores are hardly told apart.
+#[test]
+fn wide_and_narrow_rows_in_single_precision() {
+    let mut rng = Rng::with_seed(5);
+    for (d, scale) in [(4096, 1.0), (4096, 0.1), (4096, 0.01), (600, 0.01), (64, 1e-3), (200, 1e-3), (64, 1e-4)] {
+        let mut z: Vec<f64> = cases::normals(&mut rng, d, scale).into_iter().map(|z| f64::from(z as f32)).collect();
+        z.sort_by(f64::total_cmp);
+        for alpha in [2.5, 3.0, 4.0, 8.0, 10.0] {
+            let what = format!("ascending, d = {d}, scale = {scale}, α = {alpha}");
+            let p = apply::<f32>(&Entmax::new(alpha).unwrap(), &z);
+            check::<f32>(&what, &z, &p, &oracle::entmax(&z, alpha, 1.0));
+        }
+    }
+}
+
 /// Jv against the exact Jacobian, relative to its largest entry.
 #[test]
 fn entmax_vjp() {

@@ -17,6 +17,7 @@ pub(crate) struct Plan<'a> {
     /// The rows of the scores.
     pub(crate) z: RowLayout,
     mask: Option<(&'a [bool], RowLayout)>,
+    #[cfg_attr(not(feature = "rayon"), expect(dead_code, reason = "one thread is all there is"))]
     threads: bool,
 }
 

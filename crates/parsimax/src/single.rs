@@ -149,10 +149,9 @@ pub(crate) fn backward<T: Float>(
     first
 }
 
-/// Whether the kernel knows the gradient in its parameter. Above 2 the weights `p^{2−α}` magnify the
-/// rounding of a small `p` beyond what the gradient may lose.
+/// Whether the kernel knows the gradient in its parameter.
 pub(crate) fn has_slope(kernel: Kernel) -> bool {
-    matches!(kernel.map, Map::Entmax(alpha) if alpha <= 2.0)
+    matches!(kernel.map, Map::Entmax(_))
 }
 
 /// Losses of class targets of rows that share a kernel, with the gradient `gain·(p − y)` in `out`; `None` if

@@ -247,6 +247,58 @@ impl Above {
     }
 }
 
+/// A short row by itself, in f64: the smallest supported entry by search among the sorted candidates, then its
+/// probability. Writes the row and returns `τ − δ·max` and `Σ p·u`; `scale` has the factor δ.
+///
+/// # Safety
+/// `z` is readable and `out` and `list` writable for `d` floats.
+pub(super) unsafe fn alone(
+    (delta, scale): (f64, f32),
+    (z, out, d): (*const f32, *mut f32, usize),
+    (list, max): (*mut f32, f32),
+    gain: f32,
+) -> (f64, f64) {
+    // SAFETY: as the caller vouches.
+    let (z, out, list) = unsafe {
+        let list = std::slice::from_raw_parts_mut(list, d);
+        (std::slice::from_raw_parts(z, d), std::slice::from_raw_parts_mut(out, d), list)
+    };
+    let (e, scale) = (1.0 / delta, f64::from(scale));
+    let mut n = 0;
+    for &v in z.iter().filter(|v| (f64::from(max) - f64::from(**v)) * scale <= 1.0) {
+        list[n] = v;
+        n += 1;
+    }
+    let list = &mut list[..n];
+    list.sort_unstable_by(|a, b| b.total_cmp(a));
+    let lift = |v: f32, from: f32| (f64::from(v) - f64::from(from)) * scale;
+    let (mut k, mut end) = (0, n);
+    while k + 1 < end {
+        let mid = (k + end) / 2;
+        let above: f64 = list[..mid].iter().map(|v| lift(*v, list[mid]).powf(e)).sum();
+        if above < 1.0 { k = mid } else { end = mid }
+    }
+    let from = list[k];
+    // Its own probability where `w^δ` is no number to tell from 0.
+    let one = |v: f32, w: f64| if v == from { w } else { (lift(v, from) + w.powf(delta)).powf(e) };
+    let mut w = Bracket::new(0.0, 1.0);
+    for _ in 0..200 {
+        let residual = list[..=k].iter().map(|v| one(*v, w.mid())).sum::<f64>() - 1.0;
+        if residual == 0.0 || w.is_narrow() {
+            break;
+        }
+        w.update(residual);
+    }
+    let w = w.mid();
+    let mut pu = 0.0;
+    for (out, v) in out.iter_mut().zip(z) {
+        let p = if *v >= from { one(*v, w) } else { 0.0 };
+        pu += p * p.powf(delta);
+        *out = (p * f64::from(gain)) as f32;
+    }
+    (lift(from, max) - w.powf(delta), pu)
+}
+
 /// A root of an increasing function, held between two points (regula falsi with the
 /// Illinois rule, and bisection when that is slow).
 #[derive(Clone, Copy)]

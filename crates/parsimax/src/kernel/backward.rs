@@ -138,7 +138,7 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
             Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
-            Map::Entmax(alpha) => alpha_backward::above_two(alpha, job, None),
+            Map::Entmax(alpha) => alpha_backward::above_two::<V>(alpha, job),
         }
     }
 }
@@ -212,7 +212,9 @@ unsafe fn long_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize, w
         unsafe {
             let row = rows.from(r);
             let (mean, busy) = first_pass::<V, W>(weight, row, words);
-            if busy * 2 > blocks {
+            if W::KEPT {
+                kept_products::<V>(row, blocks, words, mean);
+            } else if busy * 2 > blocks {
                 products::<V, W>(weight, row, blocks * step, mean);
             } else {
                 std::ptr::write_bytes(row.out, 0, blocks * step);
@@ -230,7 +232,33 @@ unsafe fn long_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize, w
     }
 }
 
-/// `<s,v>/Σs`, and which blocks hold any of the support: their bits in `words`, and how many.
+/// The products of the blocks that hold any of the support, whose weights are in `out`; zeros in the others.
+///
+/// # Safety
+/// As [`long_rows`], for one row.
+#[inline(always)]
+unsafe fn kept_products<V: Vector>(row: Rows, blocks: usize, words: *const u64, mean: f32) {
+    let step = BLOCK * V::LANES;
+    // SAFETY: block `i` lies within the row for `i < blocks`.
+    unsafe {
+        for w in 0..blocks.div_ceil(64) {
+            let word = words.add(w).read_unaligned();
+            for i in w * 64..blocks.min(w * 64 + 64) {
+                let part = row.past(i * step);
+                if word >> (i % 64) & 1 == 1 {
+                    products::<V, Known>(Known, Rows { p: part.out, ..part }, step, mean);
+                } else {
+                    for k in 0..BLOCK {
+                        V::splat(0.0).store(part.out.add(k * V::LANES));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// `<s,v>/Σs`, and which blocks hold any of the support: their bits in `words`, and how many. Weights that
+/// are worth keeping go to `out`.
 ///
 /// # Safety
 /// As [`long_rows`], for one row.
@@ -258,6 +286,9 @@ unsafe fn first_pass<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64
                 for k in 0..BLOCK {
                     let q = V::load(part.p.add(k * V::LANES));
                     let weighed = weight.weight(q);
+                    if W::KEPT {
+                        weighed.store(part.out.add(k * V::LANES));
+                    }
                     sv[k] = weighed.fma(V::load(part.v.add(k * V::LANES)).keep(q.gt(zero)), sv[k]);
                     s[k] = s[k].add(weighed);
                 }

@@ -352,7 +352,7 @@ unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, 
 /// `z` is readable for `d` floats and `tops` writable for two vectors; the CPU has the
 /// instruction set of `V`.
 #[inline(always)]
-unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize, tops: *mut f32) -> bool {
+pub(super) unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize, tops: *mut f32) -> bool {
     // SAFETY: every load stays within `d` floats.
     unsafe {
         let none = V::splat(f32::NEG_INFINITY);

@@ -18,6 +18,7 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
 //! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
+//! | `anchored.rs` | entmax with α > 1.5 on short rows |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
@@ -30,6 +31,7 @@
 
 mod alpha;
 mod alpha_backward;
+mod anchored;
 pub mod attention;
 mod backward;
 pub mod cells;

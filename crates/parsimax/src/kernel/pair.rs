@@ -20,6 +20,19 @@ macro_rules! both {
     )*};
 }
 
+impl<V: Vector> Pair<V> {
+    /// The same vector twice.
+    #[inline(always)]
+    pub(crate) fn twice(v: V) -> Self {
+        Pair(v, v)
+    }
+    /// The two vectors.
+    #[inline(always)]
+    pub(crate) fn halves(self) -> (V, V) {
+        (self.0, self.1)
+    }
+}
+
 impl<V: Vector> Vector for Pair<V> {
     const LANES: usize = 2 * V::LANES;
     const FUSED: bool = V::FUSED;
@@ -72,6 +85,7 @@ impl<V: Vector> Vector for Pair<V> {
         mul(b);
         div(b);
         sqrt();
+        rough_inverse();
         max(b);
         fma(b, c);
         shift_exponent(k);

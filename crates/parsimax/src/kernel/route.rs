@@ -1,11 +1,12 @@
 //! Which algorithm serves which mapping, for any instruction set.
 
 use super::alpha::Below;
+use super::anchored::Anchored;
 use super::dense::{Smooth, Steep};
 use super::profile::{Entmax15, Slope, Sparsemax, Whole};
 use super::vector::Vector;
 use super::write::RowSum;
-use super::{Forward, Map, direct, evsoftmax, long, short, softmax};
+use super::{Forward, Map, anchored, direct, evsoftmax, long, short, softmax};
 
 /// Probabilities, whatever the mapping.
 ///
@@ -38,6 +39,9 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
             Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
             Map::Entmax15 if is_short => direct::forward::<V, _>(e, job, loss),
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
+            Map::Entmax(alpha) if is_short && alpha > 1.5 => {
+                anchored::forward::<V>(Anchored::new(alpha, job.scale), job, loss);
+            }
             Map::Entmax(alpha) if alpha < 2.0 => {
                 let prof = Below::new(alpha);
                 let bounds = Whole::over(1.0 / (alpha - 1.0), prof.inner());

@@ -130,6 +130,12 @@ pub(crate) trait Vector: Copy {
     fn mul(self, b: Self) -> Self;
     /// `self / b`
     fn div(self, b: Self) -> Self;
+    /// `1 / self` to a relative error of 1e−6, for numbers from 1e−37 to 1e37.
+    #[inline(always)]
+    fn rough_inverse(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe { Self::splat(1.0) }.div(self)
+    }
     /// `√self`
     fn sqrt(self) -> Self;
     /// `factor · √self` to a relative error of 3e−7, for numbers ≥ 0; those below the normal range

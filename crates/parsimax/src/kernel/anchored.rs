@@ -1,0 +1,468 @@
+//! α-entmax of short rows for 1.5 < α < 2 and α > 2: `LANES` rows at a time, measured from their smallest
+//! supported entry.
+//!
+//! Plainly, for each row: keep the entries that may be in the support, find τ, write `[δx − τ]₊^e` with
+//! `δ = α − 1` and `e = 1/δ`. Three things are peculiar.
+//!
+//! **The unknown.** For α > 2 an entry just above τ has a probability that no representable τ expresses.
+//! So τ is held as an entry `a` of the row and the number `t = δa − τ`: `u = δ(z − a) + t`, where the
+//! difference of two scores that are close is exact, and `t` is `u` of the entry itself.
+//!
+//! **The step.** With `f = Σp`, `g = Σ p/u` and `h = Σ p/u²` the curve `A + B·(y + τ₀ − τ)^e`, `y = g/h`,
+//! shares value, slope and curvature with the sum at τ₀: entries in one place (`y` is their `u`) and a
+//! single entry on the threshold (`y` is its `u`) both solve it at once, and in between it converges with
+//! the third power of the residual, which powers as dear as these are worth.
+//!
+//! **The proof.** Nothing on the way is a bound: which entries are kept comes from the root for the maxima
+//! of parts of the row, and the last step is not looked at again. But the pass that writes the row sums
+//! what it writes, over all entries, and every probability is off by at most as much as the sum. A row
+//! that fails is solved by itself, in f64 ([`alone`]).
+
+use super::alpha::alone;
+use super::direct::two_maxima;
+use super::expo::{exp2_nonpos, log2_of_parts};
+use super::pair::Pair;
+use super::scan::collect;
+use super::vector::{MAX_LANES, Vector, outlined};
+use super::write::RowSum;
+use super::{Forward, Status};
+
+/// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
+const SHARED: f32 = 1.1;
+
+/// Steps on the maxima, and at most on the candidates.
+const FIRST_STEPS: usize = 4;
+const STEPS: usize = 16;
+
+/// Slots whose terms are added before they join the others.
+const BLOCK: usize = 16;
+
+/// A residual that the step after it reduces to rounding noise.
+const CLOSE: f32 = 2e-3;
+
+/// A residual that is rounding noise.
+const NOISE: f32 = 1.5e-7;
+
+/// How closely `q` is known, relative to itself, before its middle is no longer of use.
+const NARROW: f32 = 1e-3;
+
+/// How far the sum of a row may be from 1; a long one adds its own noise.
+fn exact(d: usize) -> f64 {
+    if d < 256 { 4e-7 } else { 8e-7 }
+}
+
+/// Smaller than any `u` that is told from 0, and so large that its powers and quotients are numbers.
+const TINY: f32 = 1e-37;
+
+/// The largest `|x|` for which `(1 + x)^δ − 1` is summed as a series, and its coefficients.
+const SMALL: f32 = 0.02;
+const NEAR_SERIES: [fn(f32) -> f32; 4] = [
+    |n| n,
+    |n| n * (n - 1.0) / 2.0,
+    |n| n * (n - 1.0) * (n - 2.0) / 6.0,
+    |n| n * (n - 1.0) * (n - 2.0) * (n - 3.0) / 24.0,
+];
+
+/// The mapping, for one α and one scale.
+#[derive(Clone, Copy)]
+pub(crate) struct Anchored {
+    delta: f64,
+    /// `δ` as a number of lanes, and its inverse.
+    steep: f32,
+    e: f32,
+    /// `δ · scale`.
+    scale: f32,
+}
+
+impl Anchored {
+    pub(crate) fn new(alpha: f64, scale: f32) -> Anchored {
+        let delta = alpha - 1.0;
+        Anchored { delta, steep: delta as f32, e: (1.0 / delta) as f32, scale: delta as f32 * scale }
+    }
+
+    /// A little less than the least `u` that the largest of `n` entries can have, that of equal ones.
+    fn least(&self, n: usize) -> f32 {
+        (0.9 * (n as f64).powf(-self.delta) as f32).max(TINY)
+    }
+
+    /// `u^e` for `u ≥ TINY`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn power<V: Vector>(&self, u: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let (m, k) = u.split_exponent();
+            exp2_nonpos(log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.e)))
+        }
+    }
+}
+
+/// A threshold a lane: `u = scale·(z − from) + level`.
+#[derive(Clone, Copy)]
+struct Place<V> {
+    from: V,
+    level: V,
+}
+
+/// What a step needs: `Σp`, `Σ p/u`, `Σ p/u²`, and the smallest entry of the support.
+struct Sums<V> {
+    f: V,
+    g: V,
+    h: V,
+    least: V,
+}
+
+/// What is known of a group of rows.
+struct Group {
+    /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
+    bad: u32,
+    empty: u32,
+    max: [f32; MAX_LANES],
+    from: [f32; MAX_LANES],
+    level: [f32; MAX_LANES],
+}
+
+/// Forward pass of a block of short rows. `loss` as in `long::forward`.
+///
+/// # Safety
+/// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has the
+/// instruction set of `V`.
+pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
+    let d = job.d;
+    let (gain, mut sums) = loss.unzip();
+    // Candidates of one row and its padding; behind all rows the transposed block.
+    let stride = d.next_multiple_of(V::LANES) + 2 * V::LANES;
+    let buffer = job.scratch.floats(2 * V::LANES * stride);
+    for first in (0..job.status.len()).step_by(V::LANES) {
+        let here = (job.status.len() - first).min(V::LANES);
+        // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized above.
+        unsafe {
+            let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
+            let group = solve_group::<V>(prof, z, d, here, (buffer, stride));
+            for r in 0..here {
+                let (z, out) = (z.add(r * d), out.add(r * d));
+                let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
+                job.status[first + r] = status;
+                let mut sum = RowSum { max: group.max[r], ..RowSum::default() };
+                if status == Status::Ok {
+                    let (from, level) = (group.from[r], group.level[r]);
+                    let (total, pu) = write::<V>(prof, z, out, d, (from, level), gain.unwrap_or(1.0));
+                    sum.tau = f64::from(prof.scale) * (f64::from(from) - f64::from(sum.max)) - f64::from(level);
+                    sum.pu = pu;
+                    if (total - 1.0).abs() > exact(d) || total.is_nan() {
+                        (sum.tau, sum.pu) =
+                            alone((prof.delta, prof.scale), (z, out, d), (buffer, sum.max), gain.unwrap_or(1.0));
+                    }
+                } else {
+                    std::slice::from_raw_parts_mut(out, d).fill(status.fill());
+                }
+                if let Some(t) = job.tau.as_deref_mut() {
+                    t[first + r] = status.tau(f64::from(prof.scale) * f64::from(sum.max) + sum.tau);
+                }
+                if let Some(sums) = sums.as_deref_mut() {
+                    sums[first + r] = sum;
+                }
+            }
+        }
+    }
+}
+
+outlined! {
+    /// Maxima and thresholds of a group of `here ≤ LANES` rows.
+    ///
+    /// # Safety
+    /// `z` is readable for `here` rows of `d` floats; the buffer is writable for `2·LANES` rows of its
+    /// stride, which has room for `d` rounded up and two vectors; the CPU has the instruction set of `V`.
+    unsafe fn solve_group<V>(
+        prof: Anchored,
+        z: *const f32,
+        d: usize,
+        here: usize,
+        buffer: (*mut f32, usize),
+    ) -> Group => solve_group_any
+}
+
+/// # Safety
+/// As [`solve_group`].
+#[inline(always)]
+unsafe fn solve_group_any<V: Vector>(
+    prof: Anchored,
+    z: *const f32,
+    d: usize,
+    here: usize,
+    (buffer, stride): (*mut f32, usize),
+) -> Group {
+    // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
+    unsafe {
+        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        let lanes = buffer.add(V::LANES * stride);
+
+        // 1. Two vectors of maxima of every row, then rows into lanes.
+        let mut parts = [0.0f32; 2 * MAX_LANES * MAX_LANES];
+        let mut tops = [0.0f32; 2 * MAX_LANES * MAX_LANES];
+        let mut bad = 0u32;
+        for r in 0..V::LANES {
+            let to = parts.as_mut_ptr().add(2 * r * V::LANES);
+            if r < here {
+                bad |= u32::from(two_maxima::<V>(z.add(r * d), d, to)) << r;
+            } else {
+                none.store(to);
+                none.store(to.add(V::LANES));
+            }
+        }
+        V::transpose(parts.as_ptr(), 2 * V::LANES, tops.as_mut_ptr());
+        V::transpose(parts.as_ptr().add(V::LANES), 2 * V::LANES, tops.as_mut_ptr().add(V::LANES * V::LANES));
+        let mut max = V::load(tops.as_ptr());
+        for j in 1..2 * V::LANES {
+            max = V::load(tops.as_ptr().add(j * V::LANES)).max(max);
+        }
+        bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
+        let empty = V::bits(none.ge(max));
+        let fit = !(bad | empty) & ((1u64 << here) - 1) as u32;
+        let max = max.select(max.gt(none), zero);
+
+        // 2. The root for the maxima.
+        let mut place = Place { from: max, level: V::splat(0.35f64.powf(prof.delta) as f32) };
+        prof.settle(
+            (tops.as_ptr(), 2 * V::LANES),
+            max,
+            &mut place,
+            (SHARED, FIRST_STEPS),
+            prof.least(2 * V::LANES),
+            V::lanes_of(fit),
+        );
+        let depth = place.level.div(V::splat(prof.scale));
+        let slack = place.from.max(zero.sub(place.from)).add(depth.max(zero.sub(depth))).mul(V::splat(2.4e-7));
+        let mut cuts = [0.0f32; MAX_LANES];
+        place.from.sub(depth).sub(slack).store(cuts.as_mut_ptr());
+
+        // 3. Candidates, row by row, and then into lanes.
+        let (mut kept, mut slots) = ([0usize; MAX_LANES], 0);
+        for r in (0..here).filter(|r| fit >> r & 1 == 1) {
+            kept[r] = collect::<V>(z.add(r * d), d, cuts[r], buffer.add(r * stride));
+            slots = slots.max(kept[r]);
+        }
+        for (r, &kept) in kept.iter().enumerate().take(V::LANES) {
+            let mut k = kept;
+            while k < slots.next_multiple_of(V::LANES) {
+                none.store(buffer.add(r * stride + k));
+                k += V::LANES;
+            }
+        }
+        let mut k = 0;
+        while k < slots {
+            V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
+            k += V::LANES;
+        }
+
+        // 4. The root for the candidates.
+        prof.settle((lanes, slots.next_multiple_of(2)), max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(fit));
+        let mut group = Group { bad, empty, max: [0.0; MAX_LANES], from: [0.0; MAX_LANES], level: [0.0; MAX_LANES] };
+        max.store(group.max.as_mut_ptr());
+        place.from.store(group.from.as_mut_ptr());
+        place.level.store(group.level.as_mut_ptr());
+        group
+    }
+}
+
+impl Anchored {
+    /// Steps towards the threshold at which the entries have that mass, in the lanes that are active.
+    ///
+    /// Steps are watched in `u` of the largest entry, in which the sum grows: one that leaves what is known of
+    /// it (`least` to begin with), or follows one that did not halve the residual, goes between the ends instead.
+    /// A lane that is not settled in the end is left where the mass is too large for certain.
+    ///
+    /// # Safety
+    /// `c` is readable for `slots` vectors, an even number; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn settle<V: Vector>(
+        &self,
+        (c, slots): (*const f32, usize),
+        max: V,
+        place: &mut Place<V>,
+        (mass, steps): (f32, usize),
+        least: f32,
+        mut active: V::Mask,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, one, scale, tiny) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), V::splat(TINY));
+            let (close, noise) = (V::splat(CLOSE), V::splat(NOISE));
+            let (mut less, mut more, mut before) = (V::splat(least), one, V::splat(f32::INFINITY));
+            let (mut lacking, mut excess) = (one, one);
+            for _ in 0..steps {
+                let sums = self.sums(c, slots, *place);
+                let lack = V::splat(mass).sub(sums.f);
+                let size = lack.max(zero.sub(lack));
+                let top = max.sub(place.from).fma(scale, place.level).max(tiny);
+                let below = lack.gt(zero);
+                (less, lacking) = (top.select(below, less), size.select(below, lacking));
+                (more, excess) = (more.select(below, top), excess.select(below, size));
+                // Where the curve leads.
+                let low = sums.least.sub(place.from).fma(scale, place.level);
+                let y = sums.g.div(sums.h).max(low).max(tiny);
+                let x = lack.div(y.mul(sums.g));
+                // (1 + x)^δ − 1, by its series where a difference of powers would lose it.
+                let near = NEAR_SERIES.iter().rev().fold(zero, |sum, c| sum.fma(x, V::splat(c(self.steep)))).mul(x);
+                let small = V::splat(SMALL).gt(x.max(zero.sub(x)));
+                let rise = near.select(small, self.steepen(one.add(x)).sub(one));
+                let level = y.fma(rise, low);
+                // If the entries above the smallest one have less than all, it is in the support, and Newton
+                // in its probability, in which the sum is convex, does not pass the root.
+                let w = self.power(low.max(tiny));
+                let found = V::and(zero.gt(lack), V::splat(mass).gt(sums.f.sub(w)));
+                let newton = low.mul(self.steepen(lack.div(low.mul(sums.g)).add(one)));
+                let level = newton.select(V::and(found, zero.ge(level)), level);
+                // Between neighbours that are hardly told apart the curve alone knows the way.
+                let there = max.sub(sums.least).fma(scale, level);
+                let narrow = V::or(more.mul(V::splat(NARROW)).gt(more.sub(less)), found);
+                let inside = V::and(there.add(tiny).ge(less), V::or(narrow, more.gt(there)));
+                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                let good = V::or(near, V::and(inside, V::or(narrow, before.gt(size))));
+                // Far apart the ends tell nothing of the way between them but its length.
+                let share = lacking.div(lacking.add(excess)).max(V::splat(0.25));
+                let share = one.sub(one.sub(share).max(V::splat(0.25)));
+                let apart = more.gt(less.mul(V::splat(4.0)));
+                let middle = less.sqrt().mul(more.sqrt()).select(apart, more.sub(less).fma(share, less));
+                place.from = sums.least.select(good, max).select(active, place.from);
+                place.level = level.select(good, middle).select(active, place.level);
+                before = size.mul(V::splat(0.5));
+                active = V::lanes_of(V::bits(active) & !V::bits(near));
+                if V::bits(active) == 0 {
+                    return;
+                }
+            }
+            place.from = max.select(active, place.from);
+            place.level = more.mul(V::splat(1.0 + 1e-6)).select(active, place.level);
+        }
+    }
+
+    /// `p^δ`, and 0 if `p` is not positive; at most 2⁶⁰.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn steepen<V: Vector>(&self, p: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let (zero, tiny) = (V::splat(0.0), V::splat(TINY));
+            let (m, k) = p.max(tiny).split_exponent();
+            let log = log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.steep));
+            // A factor of 2⁶⁰ is more than anybody needs.
+            let most = V::splat(60.0);
+            let log = most.sub(most.sub(log).max(zero));
+            exp2_nonpos(log).keep(p.gt(tiny))
+        }
+    }
+
+    /// The sums of every lane.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    unsafe fn sums<V: Vector>(&self, c: *const f32, slots: usize, place: Place<V>) -> Sums<V> {
+        // SAFETY: every load stays within `slots` vectors.
+        unsafe {
+            let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
+            let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
+            let (tiny, beyond) = (Pair::<V>::splat(TINY), Pair::<V>::splat(f32::NEG_INFINITY));
+            let (mut f, mut g, mut h, mut least) = (zero, zero, zero, beyond);
+            let mut lost = zero;
+            let mut k = 0;
+            while k < slots {
+                // A few terms at a time, so that a long sum does not lose them.
+                let mut part = zero;
+                let end = slots.min(k + BLOCK);
+                while k < end {
+                    let z = Pair::<V>::load(c.add(k * V::LANES));
+                    let u = z.sub(from).fma(scale, level);
+                    let on = u.gt(zero);
+                    let u = u.max(tiny);
+                    let p = self.power(u).keep(on);
+                    let inverse = u.rough_inverse();
+                    let slope = p.mul(inverse);
+                    part = part.add(p);
+                    g = g.add(slope);
+                    h = slope.fma(inverse, h);
+                    least = zero.sub(z).select(on, beyond).max(least);
+                    k += 2;
+                }
+                // What the sum loses goes back into the next part.
+                let (sum, next) = (f, part.add(lost));
+                f = sum.add(next);
+                lost = next.sub(f.sub(sum));
+            }
+            let ((fa, fb), (ga, gb), (ha, hb)) = (f.halves(), g.halves(), h.halves());
+            let (a, b) = least.halves();
+            Sums { f: fa.add(fb), g: ga.add(gb), h: ha.add(hb), least: V::splat(0.0).sub(a.max(b)) }
+        }
+    }
+}
+
+outlined! {
+    /// `gain · u^e` of a row; returns `Σp` and `Σ p·u`.
+    ///
+    /// # Safety
+    /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
+    unsafe fn write<V>(
+        prof: Anchored,
+        z: *const f32,
+        out: *mut f32,
+        d: usize,
+        place: (f32, f32),
+        gain: f32,
+    ) -> (f64, f64) => write_any
+}
+
+/// # Safety
+/// As [`write`].
+#[inline(always)]
+unsafe fn write_any<V: Vector>(
+    prof: Anchored,
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    (from, level): (f32, f32),
+    gain: f32,
+) -> (f64, f64) {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let (from, level) = (Pair::<V>::splat(from), Pair::<V>::splat(level));
+        let (scale, gain, zero) = (Pair::<V>::splat(prof.scale), Pair::<V>::splat(gain), Pair::<V>::splat(0.0));
+        let (mut total, mut pu) = (Pair::<V>::wide_zero(), Pair::<V>::wide_zero());
+        let (mut few, mut few_pu) = (zero, zero);
+        let lanes = Pair::<V>::LANES;
+        let mut i = 0;
+        while i < d {
+            let n = (d - i).min(lanes);
+            let z = if n == lanes {
+                Pair::<V>::load(z.add(i))
+            } else {
+                Pair::<V>::load_first(z.add(i), n, f32::NEG_INFINITY)
+            };
+            let u = z.sub(from).fma(scale, level);
+            let on = u.gt(zero);
+            let mut p = zero;
+            if Pair::<V>::bits(on) != 0 {
+                let u = u.max(Pair::<V>::splat(TINY));
+                p = prof.power(u).keep(on);
+                few = few.add(p);
+                few_pu = p.fma(u, few_pu);
+                p = p.mul(gain);
+            }
+            if n == lanes {
+                p.store(out.add(i))
+            } else {
+                p.store_first(out.add(i), n)
+            }
+            i += n;
+            if i.is_multiple_of(4 * lanes) || i == d {
+                (total, pu) = (Pair::<V>::wide_add(total, few), Pair::<V>::wide_add(pu, few_pu));
+                (few, few_pu) = (zero, zero);
+            }
+        }
+        (Pair::<V>::wide_total(total), Pair::<V>::wide_total(pu))
+    }
+}

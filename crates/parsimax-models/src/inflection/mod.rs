@@ -11,9 +11,13 @@
 //! as if it had never stopped.
 
 mod checkpoint;
+mod error;
+mod run;
 mod task;
 mod train;
 
 pub use checkpoint::{Checkpoint, CheckpointError};
+pub use error::TrainError;
+pub use run::Run;
 pub use task::Task;
-pub use train::{Accuracy, EpochRecord, Observer, Outcome, Progress, Settings, TrainError, Trainer, accuracy};
+pub use train::{Accuracy, EpochRecord, Observer, Outcome, Progress, Settings, Trainer, accuracy};

@@ -1,0 +1,74 @@
+//! Why a run could not go on.
+
+use super::checkpoint::CheckpointError;
+use crate::decode::DecodeError;
+use std::fmt;
+
+/// Why a run could not go on.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TrainError {
+    /// The settings make no sense, or scores are no longer finite.
+    Model(parsimax::Error),
+    /// A file of the run cannot be written or read.
+    Checkpoint(CheckpointError),
+    /// Decoding failed.
+    Decode(DecodeError),
+    /// Examples that the run keeps cannot be read.
+    Data(parsimax_data::Error),
+    /// Nothing to learn from.
+    NoData(&'static str),
+    /// The run has no best model yet: its first epoch is not over.
+    TooEarly(std::path::PathBuf),
+}
+
+impl fmt::Display for TrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Model(error) => write!(f, "{error}"),
+            Self::Checkpoint(error) => write!(f, "{error}"),
+            Self::Decode(error) => write!(f, "{error}"),
+            Self::Data(error) => write!(f, "{error}"),
+            Self::NoData(what) => write!(f, "train: {what}"),
+            Self::TooEarly(folder) => {
+                write!(f, "{}: there is no model yet, because the run's first epoch is not over", folder.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for TrainError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Model(error) => Some(error),
+            Self::Checkpoint(error) => Some(error),
+            Self::Decode(error) => Some(error),
+            Self::Data(error) => Some(error),
+            Self::NoData(_) | Self::TooEarly(_) => None,
+        }
+    }
+}
+
+impl From<parsimax::Error> for TrainError {
+    fn from(error: parsimax::Error) -> Self {
+        Self::Model(error)
+    }
+}
+
+impl From<CheckpointError> for TrainError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Checkpoint(error)
+    }
+}
+
+impl From<DecodeError> for TrainError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
+
+impl From<parsimax_data::Error> for TrainError {
+    fn from(error: parsimax_data::Error) -> Self {
+        Self::Data(error)
+    }
+}

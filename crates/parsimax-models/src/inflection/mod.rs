@@ -12,6 +12,7 @@
 
 mod checkpoint;
 mod error;
+pub mod explain;
 mod run;
 mod task;
 mod train;

@@ -5,8 +5,8 @@ use std::io::Write as _;
 use std::path::Path;
 
 use parsimax_models::decode::{self, Beam, Beams, Limits, Scorer, decode};
-use parsimax_models::inflection::{EpochRecord, Observer, Progress, Task, TrainError, Trainer};
-use parsimax_models::seq2seq::{Seq2Seq, Translator};
+use parsimax_models::inflection::{EpochRecord, Observer, Progress, Run, Task, TrainError, Trainer};
+use parsimax_models::seq2seq::{Counts, Translator};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -31,7 +31,7 @@ pub(super) struct Scores {
 
 /// A single run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(super) struct Run {
+pub(super) struct Trial {
     pub(super) seed: u64,
     /// The epoch of the model that was judged: the best on development words.
     pub(super) best_epoch: usize,
@@ -53,32 +53,15 @@ pub(super) struct Ensemble {
 const RESULT: &str = "result.json";
 
 /// The result of a run, which is trained or taken up again if it has none yet.
-pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, usize)) -> Result<Run> {
+pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, usize)) -> Result<Trial> {
     let folder = study.run_folder(pair, seed);
     if let Some(result) = kept(&folder.join(RESULT))? {
         return Ok(result);
     }
-    std::fs::create_dir_all(&folder).map_err(|error| Failure::io(&folder.display().to_string(), &error))?;
-    let failed = |error: TrainError| Failure::new(format!("{}: {error}", folder.display()));
-    let settings = study.settings(pair, seed);
-    let mut trainer = if folder.join("latest.safetensors").exists() {
-        Trainer::resume(&folder, &study.train, &study.validation).map_err(failed)?
-    } else {
-        Trainer::new(&folder, settings.clone(), &study.train, &study.validation).map_err(failed)?
-    };
-    if *trainer.settings() != settings {
-        return Err(Failure::new(format!("{}: a run with other settings; choose another --out", folder.display())));
-    }
-    trainer.run(&mut Silent).map_err(failed)?;
-    let history = trainer.history().to_vec();
-    let best = history.iter().fold(None, |best: Option<&EpochRecord>, epoch| match best {
-        Some(best) if best.accuracy >= epoch.accuracy => Some(best),
-        _ => Some(epoch),
-    });
-    let (task, model) = Trainer::best(&folder).map_err(failed)?;
-    let mut counts = parsimax_models::seq2seq::Counts::default();
-    let test = judge(study, &task, |sources, n| {
-        let mut translator = Translator::new(&model, sources);
+    let run = train(study, pair, seed)?;
+    let mut counts = Counts::default();
+    let test = judge(study, &run.task, |sources, n| {
+        let mut translator = Translator::new(&run.model, sources);
         let beams = search(&mut translator, n, study.plan.beam);
         let seen = translator.counts();
         counts.steps += seen.steps;
@@ -88,14 +71,14 @@ pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, 
         beams
     })?;
     let mean = |sum: usize| sum as f64 / counts.steps.max(1) as f64;
-    let result = Run {
+    let result = Trial {
         seed,
-        best_epoch: best.map_or(0, |best| best.epoch),
+        best_epoch: run.best_epoch,
         test,
         attention_nonzeros: mean(counts.attention),
         source_length: mean(counts.positions),
         output_nonzeros: mean(counts.output),
-        history,
+        history: run.history,
     };
     write(&folder, RESULT, &json(&result)?)?;
     let line = format!("{}, seed {seed}: {:.1}% of the test words", pair.name(), result.test.accuracy);
@@ -104,33 +87,46 @@ pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, 
     Ok(result)
 }
 
+/// Trains a run to its end, from its beginning or from where it stands.
+fn train(study: &Study, pair: Pair, seed: u64) -> Result<Run> {
+    let (folder, settings) = (study.run_folder(pair, seed), study.settings(pair, seed));
+    let failed = |error: TrainError| Failure::new(format!("{}: {error}", folder.display()));
+    let mut trainer = if folder.join("latest.safetensors").exists() {
+        Trainer::resume(&folder).map_err(failed)?
+    } else {
+        Trainer::new(&folder, settings.clone(), &study.train, &study.validation).map_err(failed)?
+    };
+    if *trainer.settings() != settings {
+        return Err(Failure::new(format!("{}: a run with other settings; choose another --out", folder.display())));
+    }
+    trainer.run(&mut Silent).map_err(failed)?;
+    Run::open(&folder).map_err(failed)
+}
+
 /// The result of all runs of a pair as one, decoded if there is none yet.
 pub(super) fn ensemble(study: &Study, pair: Pair) -> Result<Ensemble> {
-    let (folder, name) = (study.folder.join("runs"), format!("{}-ensemble.json", pair.name()));
+    let (folder, name) = (study.folder.join("runs"), format!("{}-ensemble-of-{}.json", pair.name(), study.seeds));
     if let Some(result) = kept(&folder.join(&name))? {
         return Ok(result);
     }
     let read = |seed| {
         let folder = study.run_folder(pair, seed);
-        Trainer::best(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
+        Run::open(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
     };
-    let members: Vec<(Task, Seq2Seq)> = (1..=study.plan.seeds).map(read).collect::<Result<_>>()?;
-    let Some((task, _)) = members.first().filter(|(first, _)| members.iter().all(|(task, _)| task == first)) else {
+    let members: Vec<Run> = (1..=study.seeds).map(read).collect::<Result<_>>()?;
+    let Some(first) = members.first().filter(|first| members.iter().all(|run| run.task == first.task)) else {
         return Err(Failure::new(format!("{}: the runs do not know the same symbols", pair.name())));
     };
-    let test = judge(study, task, |sources, n| {
-        let translators = members.iter().map(|(_, model)| Translator::new(model, sources)).collect();
+    let test = judge(study, &first.task, |sources, n| {
+        let translators = members.iter().map(|run| Translator::new(&run.model, sources)).collect();
         search(&mut decode::Ensemble::new(translators)?, n, study.plan.beam)
     })?;
-    let result = Ensemble { members: study.plan.seeds, test };
+    let result = Ensemble { members: study.seeds, test };
     write(&folder, &name, &json(&result)?)?;
     Ok(result)
 }
 
-fn search<M: Scorer>(model: &mut M, inputs: usize, width: usize) -> Answered
-where
-    M::State: Clone,
-{
+fn search<M: Scorer>(model: &mut M, inputs: usize, width: usize) -> Answered {
     decode(model, inputs, Limits::default(), |_, origin| Beam::new(width, origin))
 }
 

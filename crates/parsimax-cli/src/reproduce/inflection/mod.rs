@@ -24,13 +24,12 @@ use serde::{Deserialize, Serialize};
 use super::{json, write};
 use crate::output::to_stdout;
 use crate::{Failure, Result};
-use cell::{Ensemble, Run};
+use cell::{Ensemble, Trial};
 
-/// What a study depends on besides the data.
+/// What the runs of a study depend on besides the data. How many seeds there are is not among it: more can be added.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Plan {
     pub(crate) languages: Vec<String>,
-    pub(crate) seeds: u64,
     pub(crate) size: usize,
     pub(crate) epochs: usize,
     pub(crate) batch: usize,
@@ -55,9 +54,9 @@ pub(crate) struct InflectionArgs {
     /// Languages, separated by commas; all that have medium data if absent
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     languages: Vec<String>,
-    /// Runs of each pair [default: 3; quick: 2]
-    #[arg(long, value_name = "N")]
-    seeds: Option<u64>,
+    /// Runs of each pair [default: 3]
+    #[arg(long, value_name = "N", default_value_t = 3, hide_default_value = true)]
+    seeds: u64,
     /// Width of embeddings and states [default: 300; quick: 64]
     #[arg(long, value_name = "N")]
     size: Option<usize>,
@@ -97,6 +96,7 @@ impl Pair {
 /// Where everything is, and what is asked of it.
 struct Study {
     plan: Plan,
+    seeds: u64,
     folder: PathBuf,
     train: Vec<Example>,
     validation: Vec<Example>,
@@ -114,14 +114,13 @@ impl InflectionArgs {
             |given: Option<usize>, quick: usize, full: usize| given.unwrap_or(if self.quick { quick } else { full });
         let plan = Plan {
             languages,
-            seeds: self.seeds.unwrap_or(if self.quick { 2 } else { 3 }),
             size: of(self.size, 64, 300),
             epochs: of(self.epochs, 30, 60),
             batch: of(self.batch, 32, 64),
             validation_words: 100,
             beam: 5,
         };
-        let least = [("seeds", plan.seeds as usize), ("epochs", plan.epochs), ("batch", plan.batch)];
+        let least = [("seeds", self.seeds as usize), ("epochs", plan.epochs), ("batch", plan.batch)];
         if let Some((name, _)) = least.iter().find(|(_, n)| *n == 0) {
             return Err(Failure::new(format!("--{name} must be at least 1, got 0")));
         }
@@ -138,7 +137,8 @@ impl Study {
         let read = |split| data::read(&args.data, &plan.languages, split);
         let (train, validation, test) = (read(Split::Train(Setting::Medium))?, read(Split::Dev)?, read(Split::Test)?);
         let validation = thinned(&validation, &plan);
-        let study = Self { folder: args.out.clone(), plan, train, validation, test };
+        let (folder, seeds) = (args.out.clone(), args.seeds);
+        let study = Self { folder, seeds, plan, train, validation, test };
         study.claim()?;
         Ok(study)
     }
@@ -152,7 +152,7 @@ impl Study {
         match serde_json::from_str::<Plan>(&text) {
             Ok(plan) if plan == self.plan => Ok(()),
             Ok(_) => Err(Failure::new(format!(
-                "{}: holds results of another plan (languages, seeds, sizes or epochs differ); choose another --out",
+                "{}: holds results of another plan (languages, size, epochs or batch differ); choose another --out",
                 path.display()
             ))),
             Err(error) => Err(Failure::new(format!("{}: {error}", path.display()))),
@@ -188,27 +188,31 @@ struct Row {
     attention: f64,
     /// Mean accuracy of single runs and accuracy of the ensemble in the paper.
     paper: [f64; 2],
-    runs: Vec<Run>,
+    runs: Vec<Trial>,
     ensemble: Option<Ensemble>,
 }
 
 pub(super) fn run(args: &InflectionArgs) -> Result<()> {
     let study = Study::new(args)?;
     let jobs: Vec<(Pair, u64)> =
-        (1..=study.plan.seeds).flat_map(|seed| Pair::all().into_iter().map(move |pair| (pair, seed))).collect();
+        (1..=study.seeds).flat_map(|seed| Pair::all().into_iter().map(move |pair| (pair, seed))).collect();
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
     side_by_side(threads, jobs.len(), |i| cell::run(&study, jobs[i].0, jobs[i].1, (i + 1, jobs.len())).map(|_| ()))?;
     let pairs = Pair::all();
     side_by_side(threads, pairs.len(), |i| cell::ensemble(&study, pairs[i]).map(|_| ()))?;
     let mut rows = Vec::new();
     for (pair, paper) in pairs.into_iter().zip(table::PAPER) {
-        let runs = (1..=study.plan.seeds).map(|seed| cell::run(&study, pair, seed, (0, 0)));
+        let runs = (1..=study.seeds).map(|seed| cell::run(&study, pair, seed, (0, 0)));
         let runs = runs.collect::<Result<_>>()?;
         let ensemble = Some(cell::ensemble(&study, pair)?);
         rows.push(Row { output: pair.output.1, attention: pair.attention.1, paper, runs, ensemble });
     }
     let report = table::markdown(&study, &rows);
-    write(&study.folder, "inflection.json", &json(&table::Results { plan: &study.plan, rows: &rows })?)?;
+    write(
+        &study.folder,
+        "inflection.json",
+        &json(&table::Results { plan: &study.plan, seeds: study.seeds, rows: &rows })?,
+    )?;
     write(&study.folder, "inflection.md", &report)?;
     to_stdout(|out| write!(out, "{report}"))
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::cell::Run;
+use super::cell::Trial;
 use super::{Plan, Row, Study};
 
 /// Table 1 of the paper, medium setting: mean of three runs and their ensemble, in the order of the pairs.
@@ -23,15 +23,16 @@ pub(super) const PAPER: [[f64; 2]; 9] = [
 #[derive(Serialize)]
 pub(super) struct Results<'a> {
     pub(super) plan: &'a Plan,
+    pub(super) seeds: u64,
     pub(super) rows: &'a [Row],
 }
 
-fn mean(runs: &[Run], of: impl Fn(&Run) -> f64) -> f64 {
+fn mean(runs: &[Trial], of: impl Fn(&Trial) -> f64) -> f64 {
     runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
 }
 
 /// From the worst to the best run.
-fn range(runs: &[Run]) -> String {
+fn range(runs: &[Trial]) -> String {
     let ends = |f: fn(f64, f64) -> f64, start| runs.iter().map(|r| r.test.accuracy).fold(start, f);
     format!("{:.1}–{:.1}", ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY))
 }
@@ -45,7 +46,7 @@ pub(super) fn markdown(study: &Study, rows: &[Row]) -> String {
          1.5-entmax, 2 is sparsemax. Written by `parsimax reproduce inflection`.\n\n\
          | output α | attention α | mean of {n} | worst–best | ensemble of {n} | paper: mean of 3 | paper: ensemble |\n\
          |---|---|---|---|---|---|---|\n",
-        n = plan.seeds
+        n = study.seeds
     );
     for row in rows {
         let ensemble = row.ensemble.as_ref().map_or_else(String::new, |e| format!("{:.2}", e.test.accuracy));
@@ -74,7 +75,7 @@ fn protocol(study: &Study) -> String {
     format!(
         "\n**Settings.** {names}; one multilingual model on {train} training words; size {size}, 2 layers, dropout 0.3, \
          batch {batch}, Adam at 10⁻³, halved when the validation loss rises, {epochs} epochs, seeds 1…{seeds}. The epoch \
-         that decodes most of {validation} development words rightly (greedily; {each} a language) is judged on {test} \
+         that decodes most of {validation} development words rightly (greedily; at most {each} of a language) is judged on {test} \
          test words by a beam of {beam}. The paper: 102 languages, size 300, three runs.\n\n\
          Numbers are to be compared down a column, not with the paper's: languages, sizes and the length of training \
          differ. A short training favours the sparse losses: softmax learns more slowly at first, and the early gap is \
@@ -83,7 +84,7 @@ fn protocol(study: &Study) -> String {
         size = plan.size,
         batch = plan.batch,
         epochs = plan.epochs,
-        seeds = plan.seeds,
+        seeds = study.seeds,
         validation = study.validation.len(),
         each = plan.validation_words,
         test = study.test.len(),
@@ -100,7 +101,7 @@ fn sparsity(rows: &[Row]) -> String {
          | output α | attention α | one hypothesis | cover | bound | attention | output |\n|---|---|---|---|---|---|---|\n",
     );
     for Row { output, attention, runs, .. } in rows {
-        let of = |f: fn(&Run) -> f64| mean(runs, f);
+        let of = |f: fn(&Trial) -> f64| mean(runs, f);
         let _ = writeln!(
             text,
             "| {output} | {attention} | {:.1}% | {:.1}% | {:.1}% | {:.2} of {:.1} | {:.2} |",

@@ -12,6 +12,7 @@ use crate::input::Source;
 use crate::model::args::{EvalArgs, EvalConfig, FitArgs, FitConfig, PredictArgs, PredictConfig};
 use crate::output::{Format, Sink};
 use crate::plot::{PlotArgs, PlotConfig};
+use crate::report::{ReportArgs, ReportConfig};
 use crate::reproduce::{ReproduceArgs, ReproduceConfig};
 use crate::{Failure, Result};
 
@@ -33,6 +34,8 @@ pub(crate) enum Config {
     Predict(PredictConfig),
     /// Judge a model on a file.
     Eval(EvalConfig),
+    /// Show a run as a page.
+    Report(ReportConfig),
     /// Repeat an experiment of a paper.
     Reproduce(ReproduceConfig),
 }
@@ -67,6 +70,8 @@ enum Command {
     Predict(PredictArgs),
     /// Judge a model on a file of labelled rows
     Eval(EvalArgs),
+    /// Show a run as a page: curves, attention, all possible words, errors
+    Report(ReportArgs),
     /// Repeat an experiment of a paper and write its table
     Reproduce(ReproduceArgs),
 }
@@ -138,6 +143,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(words: impl IntoIterator<Item
         Ok(Cli { command: Command::Fit(args) }) => Ok(Config::Fit(Box::new(args.resolve()?))),
         Ok(Cli { command: Command::Predict(args) }) => Ok(Config::Predict(args.resolve())),
         Ok(Cli { command: Command::Eval(args) }) => Ok(Config::Eval(args.resolve())),
+        Ok(Cli { command: Command::Report(args) }) => Ok(Config::Report(args.resolve())),
         Ok(Cli { command: Command::Reproduce(args) }) => Ok(Config::Reproduce(args.resolve())),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Config::Help(error.to_string()))

@@ -9,6 +9,7 @@ mod model;
 mod output;
 mod plot;
 mod progress;
+mod report;
 mod reproduce;
 
 use std::process::ExitCode;
@@ -33,6 +34,7 @@ fn run(config: Config) -> Result<()> {
         Config::Fit(config) => model::fit(&config),
         Config::Predict(config) => model::predict(&config),
         Config::Eval(config) => model::eval(&config),
+        Config::Report(config) => report::run(&config),
         Config::Reproduce(config) => reproduce::run(&config),
     }
 }

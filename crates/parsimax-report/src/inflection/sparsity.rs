@@ -40,7 +40,7 @@ fn histogram(title: &str, note: &str, counts: &[usize], uncounted: usize) -> Str
     if uncounted > 0 {
         let counted = counts.len().saturating_sub(1).max(1);
         lines.retain(|(name, _)| name.parse::<usize>().is_ok_and(|n| n <= counted));
-        lines.push(("more".into(), uncounted));
+        lines.push(("not all".into(), uncounted));
     }
     if total == 0 {
         return format!("<div><h3>{title}</h3>\n<p class=\"asked\">nothing was counted</p></div>\n");

@@ -37,7 +37,7 @@ dd { margin: 0; overflow-wrap: anywhere; }
 .headlines div { display: flex; flex-direction: column-reverse; justify-content: flex-end; border: 1px solid var(--grid); border-radius: 8px; padding: 10px 12px; }
 .headlines dd { font-size: 24px; font-weight: 600; line-height: 1.2; }
 .settings { display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 10px 16px; }
-summary { cursor: pointer; display: inline-block; padding: 4px 0; }
+summary { cursor: pointer; padding: 4px 0; width: fit-content; }
 .curves { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 380px), 1fr)); gap: 12px; }
 .curves svg { width: 100%; }
 .histograms { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 290px), 1fr)); gap: 8px 32px; }
@@ -61,14 +61,18 @@ article { min-width: 0; break-inside: avoid; }
 .map .tag span { writing-mode: vertical-rl; transform: rotate(180deg); white-space: nowrap; }
 .map .w { border: 1.5px solid rgb(var(--heat)); border-radius: 3px; background: rgb(var(--heat) / calc(.06 + .94 * var(--w))); font-variant-numeric: tabular-nums; }
 .map .s { color: var(--on-heat); }
+@media (prefers-color-scheme: dark) { .map .m { color: var(--on-heat); } }
 .map .z { border-radius: 3px; background: repeating-linear-gradient(135deg, var(--zero) 0 1.5px, transparent 1.5px 6px); }
 .map .text { padding: 0 12px 0 4px; text-align: left; }
 .legend { margin: 12px 0; }
 .map .w, .map .z, .bar, .ruled-out { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .tree { display: block; font-family: inherit; }
-.tree text { fill: var(--ink); white-space: pre; }
+.tree-and-words { display: flex; flex-wrap: wrap; gap: 8px 48px; align-items: center; }
+.tree-and-words > .scroll { flex: 0 1 auto; }
+.tree text { fill: var(--ink); }
 .tree .right-word { font-weight: 600; }
-.tree .label { fill: var(--faint); font-size: 14px; font-weight: 400; }
+.tree .label { fill: var(--faint); font-size: 14px; }
+.tree .dot { fill: rgb(var(--heat)); }
 .tree .branch { fill: none; stroke: rgb(var(--heat)); stroke-opacity: .55; }
 .words { margin: 4px 0; }
 .words td { padding: 1px 14px 1px 0; overflow-wrap: anywhere; }

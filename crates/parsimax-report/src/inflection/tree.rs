@@ -4,8 +4,8 @@ use super::{Asked, Kind, Tree, heading, percent, scrolling, visible};
 use crate::render::{Text, escaped};
 use std::fmt::Write as _;
 
-/// Ends that are drawn one by one; what is less probable is counted.
-const ENDS: usize = 16;
+/// Ends that are drawn, the most probable ones; a line below says what the others have together.
+const ENDS: usize = 10;
 
 /// Words that the list below the picture names.
 const WORDS: usize = 10;
@@ -15,20 +15,22 @@ const LINE: f64 = 30.0;
 const GAP: f64 = 34.0;
 const MARGIN: f64 = 10.0;
 const FONT: f64 = 17.0;
+const DOT: f64 = 14.0;
 
 pub(super) fn section(trees: &[Tree]) -> String {
     if trees.is_empty() {
         return "<p>There is no word to show.</p>\n".into();
     }
     let mut text = String::from(
-        "<p>Every word that the model holds possible at all; any other string has a probability of exactly zero. Thick \
-         branches carry much of the probability.</p>\n",
+        "<p>The words that the model holds possible at all. Where a tree is complete, any other string has a probability \
+         of exactly zero. Thick branches carry much of the probability; a dot is the end of a word.</p>\n",
     );
     for tree in trees {
         let best = tree.words.first().map_or("", |(word, _)| word);
         let _ = write!(text, "<article>\n{}", heading(&tree.asked, Some(best)));
-        text.push_str(&scrolling(&format!("Tree of the words for {}", tree.asked.lemma), &drawing(tree)));
-        let _ = write!(text, "{}<p class=\"asked\">{}</p>\n</article>\n", list(tree), standing(tree));
+        let picture = scrolling(&format!("Tree of the words for {}", tree.asked.lemma), &drawing(tree));
+        let _ = writeln!(text, "<div class=\"tree-and-words\">\n{picture}{}</div>", list(tree));
+        let _ = write!(text, "<p class=\"asked\">{}</p>\n</article>\n", standing(tree));
     }
     text
 }
@@ -38,11 +40,14 @@ fn standing(tree: &Tree) -> String {
     let Tree { words, open, expansions, .. } = tree;
     let count = words.len();
     let words = if count == 1 { "word" } else { "words" };
+    let drawn = if count > ENDS { format!(" The {ENDS} most probable ends are drawn.") } else { String::new() };
     if *open == 0.0 {
-        format!("Complete: {count} {words} and no other, by reading {expansions} beginnings.")
+        format!("Complete: {count} {words} and no other, by reading {expansions} beginnings.{drawn}")
     } else {
         let open = percent(*open);
-        format!("Gave up after {expansions} beginnings: {count} {words} were found, and {open} was not looked at.")
+        format!(
+            "Gave up after {expansions} beginnings: {count} {words} were found, and {open} was not looked at.{drawn}"
+        )
     }
 }
 
@@ -77,11 +82,7 @@ struct Twig {
 /// How a branch ends.
 #[derive(Debug, PartialEq)]
 enum End {
-    Word {
-        is_right: bool,
-    },
-    /// So many beginnings that are too improbable to be drawn.
-    More(usize),
+    Word { is_right: bool },
     Open,
 }
 
@@ -96,7 +97,7 @@ fn drawing(tree: &Tree) -> String {
     if tree.nodes.is_empty() {
         return String::new();
     }
-    let twig = grow(tree, 0, String::new(), smallest(tree));
+    let twig = grow(tree, 0, String::new(), &drawn(tree));
     let mut canvas = Canvas { body: String::new(), line: 0, width: 0.0 };
     place(&mut canvas, &twig, MARGIN);
     let (width, height) = (canvas.width + MARGIN, canvas.line as f64 * LINE + MARGIN);
@@ -109,35 +110,34 @@ fn drawing(tree: &Tree) -> String {
     )
 }
 
-/// The probability below which beginnings are only counted.
-fn smallest(tree: &Tree) -> f64 {
-    let mut ends: Vec<f64> =
-        tree.nodes.iter().filter(|node| node.children.is_empty()).map(|node| node.probability).collect();
-    ends.sort_by(|a, b| b.total_cmp(a));
-    ends.get(ENDS - 1).copied().unwrap_or(0.0)
+/// Which nodes lead to one of the ends that are drawn.
+fn drawn(tree: &Tree) -> Vec<bool> {
+    let mut ends: Vec<usize> = (0..tree.nodes.len()).filter(|at| tree.nodes[*at].children.is_empty()).collect();
+    ends.sort_by(|a, b| tree.nodes[*b].probability.total_cmp(&tree.nodes[*a].probability));
+    let mut is_drawn = vec![false; tree.nodes.len()];
+    ends.into_iter().take(ENDS).for_each(|end| is_drawn[end] = true);
+    // A child comes after its parent.
+    for at in (0..tree.nodes.len()).rev() {
+        is_drawn[at] |= tree.nodes[at].children.iter().any(|child| is_drawn[*child]);
+    }
+    is_drawn
 }
 
 /// The twig that begins at a node: as long as there is one continuation, it is one piece.
-fn grow(tree: &Tree, at: usize, before: String, smallest: f64) -> Twig {
+fn grow(tree: &Tree, at: usize, before: String, is_drawn: &[bool]) -> Twig {
     let node = &tree.nodes[at];
     let text = before + &visible_unescaped(&node.text);
-    let probability = node.probability;
     let end = match node.kind {
         Kind::Word => Some(End::Word { is_right: is_right(tree, at) }),
         Kind::Open => Some(End::Open),
         Kind::Inner => None,
     };
-    if let (None, [only]) = (&end, &node.children[..]) {
-        return grow(tree, *only, text, smallest);
+    let children: Vec<usize> = node.children.iter().copied().filter(|child| is_drawn[*child]).collect();
+    if let (None, [only]) = (&end, &children[..]) {
+        return grow(tree, *only, text, is_drawn);
     }
-    let (drawn, counted): (Vec<usize>, Vec<usize>) =
-        node.children.iter().partition(|child| tree.nodes[**child].probability >= smallest);
-    let mut twigs: Vec<Twig> = drawn.into_iter().map(|child| grow(tree, child, String::new(), smallest)).collect();
-    if !counted.is_empty() {
-        let probability = counted.iter().map(|child| tree.nodes[*child].probability).sum();
-        twigs.push(Twig { text: String::new(), probability, end: Some(End::More(counted.len())), twigs: Vec::new() });
-    }
-    Twig { text, probability, end, twigs }
+    let twigs = children.into_iter().map(|child| grow(tree, child, String::new(), is_drawn)).collect();
+    Twig { text, probability: node.probability, end, twigs }
 }
 
 /// A letter that can be seen; it is escaped where it is written.
@@ -170,9 +170,10 @@ fn is_right(tree: &Tree, at: usize) -> bool {
 /// Draws a twig from `x` on, its branches first; returns the height of its middle.
 fn place(canvas: &mut Canvas, twig: &Twig, x: f64) -> f64 {
     let label = label(twig);
-    let measured = format!("{}{}", twig.text, label);
     // Other fonts may run wider than the one that measures.
-    let right = x + 1.12 * Text::plain(FONT).width(&measured) + 6.0;
+    let width = |text: &str| if text.is_empty() { 0.0 } else { 1.12 * Text::plain(FONT).width(text) + 6.0 };
+    let at = x + width(&twig.text);
+    let right = at + if label.is_empty() { 0.0 } else { DOT + width(&label) };
     canvas.width = canvas.width.max(right);
     let mut middles = Vec::new();
     for branch in &twig.twigs {
@@ -193,17 +194,22 @@ fn place(canvas: &mut Canvas, twig: &Twig, x: f64) -> f64 {
             "<path class=\"branch\" d=\"M{from:.1} {y:.1}C{middle:.1} {y:.1} {middle:.1} {to:.1} {end:.1} {to:.1}\" stroke-width=\"{width:.1}\"/>"
         );
     }
-    let class = match twig.end {
-        Some(End::Word { is_right: true }) => " class=\"right-word\"",
-        _ => "",
+    let base = y + 0.35 * FONT;
+    let (class, is_end) = match twig.end {
+        Some(End::Word { is_right }) => (if is_right { " class=\"right-word\"" } else { "" }, true),
+        _ => ("", false),
     };
-    let _ = writeln!(
-        canvas.body,
-        "<text x=\"{x:.1}\" y=\"{:.1}\" font-size=\"{FONT}\"{class}>{}<tspan class=\"label\">{}</tspan></text>",
-        y + 0.35 * FONT,
-        escaped(&twig.text),
-        escaped(&label)
-    );
+    if !twig.text.is_empty() {
+        let text = escaped(&twig.text);
+        let _ = writeln!(canvas.body, "<text x=\"{x:.1}\" y=\"{base:.1}\" font-size=\"{FONT}\"{class}>{text}</text>");
+    }
+    if is_end {
+        let _ = writeln!(canvas.body, "<circle class=\"dot\" cx=\"{:.1}\" cy=\"{y:.1}\" r=\"3.5\"/>", at + DOT / 2.0);
+    }
+    if !label.is_empty() {
+        let (x, label) = (at + DOT, escaped(&label));
+        let _ = writeln!(canvas.body, "<text class=\"label\" x=\"{x:.1}\" y=\"{base:.1}\">{label}</text>");
+    }
     y
 }
 
@@ -211,10 +217,9 @@ fn label(twig: &Twig) -> String {
     let p = percent(twig.probability);
     match twig.end {
         None => String::new(),
-        Some(End::Word { is_right: true }) => format!("  {p} ✓"),
-        Some(End::Word { is_right: false }) => format!("  {p}"),
-        Some(End::More(n)) => format!("{n} more, {p}"),
-        Some(End::Open) => format!("…  {p}, not looked at"),
+        Some(End::Word { is_right: true }) => format!("{p} ✓"),
+        Some(End::Word { is_right: false }) => p,
+        Some(End::Open) => format!("… {p}, not looked at"),
     }
 }
 
@@ -249,17 +254,27 @@ mod tests {
 
     #[test]
     fn certain_letters_are_one_piece() {
-        let twig = grow(&draw(), 0, String::new(), 0.0);
+        let twig = grow(&draw(), 0, String::new(), &drawn(&draw()));
         assert_eq!((&twig.text[..], twig.end.is_none(), twig.twigs.len()), ("dr", true, 2));
         let ends: Vec<_> = twig.twigs.iter().map(|t| (&t.text[..], t.end.as_ref())).collect();
         assert_eq!(ends, [("n", Some(&End::Word { is_right: true })), ("ed", Some(&End::Word { is_right: false }))]);
     }
 
     #[test]
-    fn what_is_too_improbable_is_counted() {
-        let twig = grow(&draw(), 0, String::new(), 0.5);
-        assert_eq!(twig.twigs.len(), 2);
-        assert_eq!((&twig.twigs[1].end, twig.twigs[1].probability), (&Some(End::More(1)), 0.34));
+    fn what_leads_to_no_drawn_end_is_left_out() {
+        let only_regular = [true, true, true, false, false, true, true, true];
+        let twig = grow(&draw(), 0, String::new(), &only_regular);
+        assert_eq!((&twig.text[..], twig.probability, twig.twigs.len()), ("dred", 0.34, 0));
+    }
+
+    #[test]
+    fn the_most_probable_ends_are_drawn() {
+        // A fan of twice as many words as are drawn, the later the more probable.
+        let node = |i: usize| Node { text: "x".into(), probability: i as f64, children: Vec::new(), kind: Kind::Word };
+        let mut nodes: Vec<Node> = (0..=2 * ENDS).map(node).collect();
+        nodes[0] = Node { children: (1..=2 * ENDS).collect(), kind: Kind::Inner, ..nodes[0].clone() };
+        let is_drawn = drawn(&Tree { nodes, ..Tree::default() });
+        assert!(is_drawn[0] && is_drawn[1..=ENDS].iter().all(|d| !d) && is_drawn[ENDS + 1..].iter().all(|d| *d));
     }
 
     #[test]

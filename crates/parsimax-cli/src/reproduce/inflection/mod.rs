@@ -33,6 +33,8 @@ pub(crate) struct Plan {
     pub(crate) size: usize,
     pub(crate) epochs: usize,
     pub(crate) batch: usize,
+    /// Adam's rate at the start.
+    pub(crate) rate: f32,
     /// Development words of each language that choose the best epoch.
     pub(crate) validation_words: usize,
     /// Width of the beam that decodes the test words.
@@ -60,12 +62,15 @@ pub(crate) struct InflectionArgs {
     /// Width of embeddings and states [default: 300; quick: 64]
     #[arg(long, value_name = "N")]
     size: Option<usize>,
-    /// Passes over the data [default: 60; quick: 30]
+    /// Passes over the data [default: 60; quick: 25]
     #[arg(long, value_name = "N")]
     epochs: Option<usize>,
-    /// Words in a batch [default: 64; quick: 32]
+    /// Words in a batch [default: 64; quick: 16]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
+    /// Adam's rate at the start [default: 0.001; quick: 0.004]
+    #[arg(long, value_name = "R")]
+    rate: Option<f32>,
     /// Jobs side by side, each on one thread; as many as cores if absent
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -115,8 +120,9 @@ impl InflectionArgs {
         let plan = Plan {
             languages,
             size: of(self.size, 64, 300),
-            epochs: of(self.epochs, 30, 60),
-            batch: of(self.batch, 32, 64),
+            epochs: of(self.epochs, 25, 60),
+            batch: of(self.batch, 16, 64),
+            rate: self.rate.unwrap_or(if self.quick { 4e-3 } else { 1e-3 }),
             validation_words: 100,
             beam: 5,
         };
@@ -152,7 +158,7 @@ impl Study {
         match serde_json::from_str::<Plan>(&text) {
             Ok(plan) if plan == self.plan => Ok(()),
             Ok(_) => Err(Failure::new(format!(
-                "{}: holds results of another plan (languages, size, epochs or batch differ); choose another --out",
+                "{}: holds results of another plan (languages, size, epochs, batch or rate differ); choose another --out",
                 path.display()
             ))),
             Err(error) => Err(Failure::new(format!("{}: {error}", path.display()))),
@@ -161,8 +167,8 @@ impl Study {
 
     fn settings(&self, pair: Pair, seed: u64) -> Settings {
         let (attention, output) = (Choice::of(pair.attention.0), Choice::of(pair.output.0));
-        let Plan { size, epochs, batch, .. } = self.plan;
-        Settings { attention, output, size, epochs, batch, seed, ..Settings::default() }
+        let Plan { size, epochs, batch, rate, .. } = self.plan;
+        Settings { attention, output, size, epochs, batch, rate, seed, ..Settings::default() }
     }
 
     fn run_folder(&self, pair: Pair, seed: u64) -> PathBuf {

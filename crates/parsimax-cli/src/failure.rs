@@ -1,4 +1,4 @@
-//! How the program ends when it cannot do what was asked: one line, exit code 2.
+//! How the program ends when it cannot do what was asked: one line, exit code 2; or 128 and the signal that stopped it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,6 +10,8 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) enum Failure {
     /// A sentence that says what is wrong and where.
     Message(String),
+    /// It was asked to stop and did so in good order: a sentence, and the exit code that is usual for the signal.
+    Interrupted(String, u8),
     /// The reader of our output has gone, as in `| head`: nothing is wrong.
     BrokenPipe,
 }
@@ -32,10 +34,14 @@ impl Failure {
 
     /// Prints the line and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        let Self::Message(message) = self else { return ExitCode::SUCCESS };
+        let (message, code) = match self {
+            Self::Message(message) => (message, 2),
+            Self::Interrupted(message, code) => (message, code),
+            Self::BrokenPipe => return ExitCode::SUCCESS,
+        };
         // If standard error is closed, the exit code still tells.
         let _ = writeln!(io::stderr(), "parsimax: {}", one_line(&message));
-        ExitCode::from(2)
+        ExitCode::from(code)
     }
 }
 

@@ -3,6 +3,7 @@
 use super::checkpoint::CheckpointError;
 use crate::decode::DecodeError;
 use std::fmt;
+use std::path::PathBuf;
 
 /// Why a run could not go on.
 #[derive(Debug)]
@@ -19,7 +20,9 @@ pub enum TrainError {
     /// Nothing to learn from.
     NoData(&'static str),
     /// The run has no best model yet: its first epoch is not over.
-    TooEarly(std::path::PathBuf),
+    TooEarly(PathBuf),
+    /// Two runs that should decide together do not write the same characters.
+    Strangers(PathBuf, PathBuf),
 }
 
 impl fmt::Display for TrainError {
@@ -33,6 +36,10 @@ impl fmt::Display for TrainError {
             Self::TooEarly(folder) => {
                 write!(f, "{}: there is no model yet, because the run's first epoch is not over", folder.display())
             }
+            Self::Strangers(a, b) => {
+                let (a, b) = (a.display(), b.display());
+                write!(f, "{a} and {b} do not write the same characters: only runs on the same words can be averaged")
+            }
         }
     }
 }
@@ -44,7 +51,7 @@ impl std::error::Error for TrainError {
             Self::Checkpoint(error) => Some(error),
             Self::Decode(error) => Some(error),
             Self::Data(error) => Some(error),
-            Self::NoData(_) | Self::TooEarly(_) => None,
+            Self::NoData(_) | Self::TooEarly(_) | Self::Strangers(..) => None,
         }
     }
 }

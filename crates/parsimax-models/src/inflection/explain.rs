@@ -7,7 +7,9 @@
 //! | [`led`] | attention, and the alternatives at each step on the way to a given word | Figures 2 and 5 |
 
 use super::task::Task;
-use crate::decode::{Answer, Beam, Beams, DecodeError, Entry, Hypothesis, Limits, Origin, Question, Search, decode};
+use crate::decode::{
+    Answer, Beam, Beams, DecodeError, Entry, Follow, Hypothesis, Limits, Origin, Question, Search, decode,
+};
 use crate::seq2seq::{Pair, Prefix, Seq2Seq, Translator};
 use parsimax_data::inflection::Example;
 use parsimax_data::vocabulary::END;
@@ -85,10 +87,9 @@ pub fn led(model: &Seq2Seq, pairs: &[Pair]) -> Result<Vec<Vec<Step>>, DecodeErro
     for part in pairs.chunks(BATCH) {
         let sources: Vec<&[u32]> = part.iter().map(|pair| &pair.source[..]).collect();
         let mut translator = Translator::new(model, &sources);
-        ways.extend(decode(&mut translator, part.len(), Limits::default(), |i, origin| {
-            let question = Some((origin.state, origin.begin));
-            Led { target: &part[i].target, question, steps: Vec::new() }
-        })?);
+        let steps =
+            decode(&mut translator, part.len(), Limits::default(), |i, origin| Follow::new(&part[i].target, origin))?;
+        ways.extend(steps.into_iter().zip(part).map(|(steps, pair)| way(steps, &pair.target)));
     }
     Ok(ways)
 }
@@ -99,36 +100,15 @@ pub fn log_probability(way: &[Step]) -> f64 {
     way.iter().map(|step| step.probability.ln()).sum()
 }
 
-/// Asks along a target, whatever the model thinks of it.
-struct Led<'a> {
-    target: &'a [u32],
-    question: Option<Question<Prefix>>,
-    steps: Vec<Step>,
-}
-
-impl Search<Prefix> for Led<'_> {
-    type Outcome = Vec<Step>;
-
-    fn ask(&mut self) -> Vec<Question<Prefix>> {
-        self.question.take().into_iter().collect()
-    }
-
-    fn tell(&mut self, answers: Vec<Answer<Prefix>>) {
-        for (state, next) in answers {
-            let symbol = self.target.get(self.steps.len()).copied().unwrap_or(END);
-            let next = next.entries().to_vec();
-            let probability = next.iter().find(|entry| entry.symbol == symbol).map_or(0.0, |entry| entry.probability);
-            let attention = state.attention().to_vec();
-            self.steps.push(Step { symbol, probability, attention, next });
-            if symbol != END {
-                self.question = Some((state, symbol));
-            }
-        }
-    }
-
-    fn finish(self) -> Vec<Step> {
-        self.steps
-    }
+/// What the model said along a target, and what the target says.
+fn way(said: Vec<Answer<Prefix>>, target: &[u32]) -> Vec<Step> {
+    let symbols = target.iter().copied().chain([END]);
+    let step = |((state, next), symbol): (Answer<Prefix>, u32)| {
+        let next = next.entries().to_vec();
+        let probability = next.iter().find(|entry| entry.symbol == symbol).map_or(0.0, |entry| entry.probability);
+        Step { symbol, probability, attention: state.attention().to_vec(), next }
+    };
+    said.into_iter().zip(symbols).map(step).collect()
 }
 
 /// All words of non-zero probability that were found, as a tree of their beginnings.

@@ -8,6 +8,7 @@ use crate::decode::{Beam, DecodeError, Limits, decode};
 use crate::seq2seq::{Adam, Choice, Pair, Seq2Seq, Totals, Translator};
 use parsimax_data::buckets::{batches, epoch_seed};
 use parsimax_data::inflection::Example;
+use parsimax_data::vocabulary::UNKNOWN;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -388,7 +389,9 @@ pub fn accuracy(model: &Seq2Seq, pairs: &[&Pair], width: usize) -> Result<Accura
         let mut translator = Translator::new(model, &sources);
         let beams = decode(&mut translator, part.len(), Limits::default(), |_, o| Beam::new(width, o))?;
         let is_right = |(beam, pair): &(&crate::decode::Beams, &&Pair)| {
-            beam.hypotheses.first().is_some_and(|best| best.symbols == pair.target)
+            // A character that the model cannot write is never right.
+            let is_known = !pair.target.contains(&UNKNOWN);
+            is_known && beam.hypotheses.first().is_some_and(|best| best.symbols == pair.target)
         };
         right += beams.iter().zip(part).filter(is_right).count();
         steps += translator.counts().steps;

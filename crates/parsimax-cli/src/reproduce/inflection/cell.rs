@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use parsimax_models::decode::{self, Beam, Beams, Limits, Scorer, decode};
-use parsimax_models::inflection::{EpochRecord, Observer, Progress, Run, Task, TrainError, Trainer};
-use parsimax_models::seq2seq::{Counts, Translator};
+use parsimax_models::inflection::{EpochRecord, Observer, Predictor, Progress, Run, TrainError, Trainer, evaluate};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -21,12 +19,18 @@ pub(super) struct Scores {
     pub(super) accuracy: f64,
     /// The same for each language.
     pub(super) languages: BTreeMap<String, f64>,
+    /// Mean distance of an answer from the word.
+    pub(super) levenshtein: f64,
     /// Percent of the words whose whole probability lies on one sequence.
     pub(super) one_hypothesis: f64,
     /// Percent of the words whose beam holds every sequence of non-zero probability.
     pub(super) cover_certificate: f64,
     /// Percent of the words whose answer is proven to be the most probable.
     pub(super) bound_certificate: f64,
+    /// Mean number of source positions that a step along the answer attends to.
+    pub(super) attention_nonzeros: f64,
+    /// Mean number of characters that could have come next in a step along the answer.
+    pub(super) output_nonzeros: f64,
 }
 
 /// A single run.
@@ -36,10 +40,6 @@ pub(super) struct Trial {
     /// The epoch of the model that was judged: the best on development words.
     pub(super) best_epoch: usize,
     pub(super) test: Scores,
-    /// Mean non-zeros of a step on the test words, and positions there are.
-    pub(super) attention_nonzeros: f64,
-    pub(super) source_length: f64,
-    pub(super) output_nonzeros: f64,
     pub(super) history: Vec<EpochRecord>,
 }
 
@@ -59,27 +59,8 @@ pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, 
         return Ok(result);
     }
     let run = train(study, pair, seed)?;
-    let mut counts = Counts::default();
-    let test = judge(study, &run.task, |sources, n| {
-        let mut translator = Translator::new(&run.model, sources);
-        let beams = search(&mut translator, n, study.plan.beam);
-        let seen = translator.counts();
-        counts.steps += seen.steps;
-        counts.attention += seen.attention;
-        counts.output += seen.output;
-        counts.positions += seen.positions;
-        beams
-    })?;
-    let mean = |sum: usize| sum as f64 / counts.steps.max(1) as f64;
-    let result = Trial {
-        seed,
-        best_epoch: run.best_epoch,
-        test,
-        attention_nonzeros: mean(counts.attention),
-        source_length: mean(counts.positions),
-        output_nonzeros: mean(counts.output),
-        history: run.history,
-    };
+    let (best_epoch, history) = (run.best_epoch, run.history.clone());
+    let result = Trial { seed, best_epoch, test: judge(study, vec![run])?, history };
     write(&folder, RESULT, &json(&result)?)?;
     let line = format!("{}, seed {seed}: {:.1}% of the test words", pair.name(), result.test.accuracy);
     // If nobody reads it, the work goes on.
@@ -114,50 +95,25 @@ pub(super) fn ensemble(study: &Study, pair: Pair) -> Result<Ensemble> {
         Run::open(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
     };
     let members: Vec<Run> = (1..=study.seeds).map(read).collect::<Result<_>>()?;
-    let Some(first) = members.first().filter(|first| members.iter().all(|run| run.task == first.task)) else {
-        return Err(Failure::new(format!("{}: the runs do not know the same symbols", pair.name())));
-    };
-    let test = judge(study, &first.task, |sources, n| {
-        let translators = members.iter().map(|run| Translator::new(&run.model, sources)).collect();
-        search(&mut decode::Ensemble::new(translators)?, n, study.plan.beam)
-    })?;
+    let test = judge(study, members)?;
     let result = Ensemble { members: study.seeds, test };
     write(&folder, &name, &json(&result)?)?;
     Ok(result)
 }
 
-fn search<M: Scorer>(model: &mut M, inputs: usize, width: usize) -> Answered {
-    decode(model, inputs, Limits::default(), |_, origin| Beam::new(width, origin))
-}
-
-type Answered = std::result::Result<Vec<Beams>, decode::DecodeError>;
-
 /// Decodes the test words and compares.
-fn judge(study: &Study, task: &Task, mut answer: impl FnMut(&[&[u32]], usize) -> Answered) -> Result<Scores> {
-    let (mut one, mut cover, mut bound) = (0, 0, 0);
-    let mut right: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    for part in study.test.chunks(256) {
-        let pairs: Vec<_> = part.iter().map(|example| task.pair(example)).collect();
-        let sources: Vec<&[u32]> = pairs.iter().map(|pair| &pair.source[..]).collect();
-        let beams = answer(&sources, part.len()).map_err(|error| Failure::new(error.to_string()))?;
-        for (example, found) in part.iter().zip(&beams) {
-            let word = found.hypotheses.first().map(|best| task.text(&best.symbols));
-            let own = right.entry(&example.language).or_default();
-            *own = (own.0 + usize::from(word == example.form), own.1 + 1);
-            one += usize::from(found.cover && found.hypotheses.len() == 1);
-            cover += usize::from(found.cover);
-            bound += usize::from(found.bound);
-        }
-    }
-    let percent = |n: usize, of: usize| 100.0 * n as f64 / of.max(1) as f64;
-    let languages: BTreeMap<String, f64> =
-        right.into_iter().map(|(language, (right, of))| (language.to_owned(), percent(right, of))).collect();
+fn judge(study: &Study, runs: Vec<Run>) -> Result<Scores> {
+    let judged = Predictor::new(runs).and_then(|predictor| evaluate(&predictor, &study.test, study.plan.beam));
+    let judged = judged.map_err(|error| Failure::new(error.to_string()))?;
     Ok(Scores {
-        accuracy: languages.values().sum::<f64>() / languages.len().max(1) as f64,
-        languages,
-        one_hypothesis: percent(one, study.test.len()),
-        cover_certificate: percent(cover, study.test.len()),
-        bound_certificate: percent(bound, study.test.len()),
+        accuracy: judged.accuracy,
+        languages: judged.languages,
+        levenshtein: judged.levenshtein,
+        one_hypothesis: judged.one_hypothesis,
+        cover_certificate: judged.cover_certificate,
+        bound_certificate: judged.bound_certificate,
+        attention_nonzeros: judged.attention_nonzeros,
+        output_nonzeros: judged.output_nonzeros,
     })
 }
 

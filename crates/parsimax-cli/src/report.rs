@@ -44,13 +44,13 @@ pub(crate) struct ReportConfig {
 
 /// How much is looked at.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Scope {
+struct Scope {
     words: usize,
     examples: usize,
 }
 
 impl Scope {
-    pub(crate) const DEFAULT: Self = Self { words: 1000, examples: 6 };
+    const DEFAULT: Self = Self { words: 1000, examples: 6 };
 }
 
 impl ReportArgs {
@@ -78,8 +78,14 @@ fn open(folder: &Path) -> Result<Run> {
     Run::open(folder).map_err(|error| Failure::new(error.to_string()))
 }
 
+/// Writes the page of a run, which appears complete or not at all.
+pub(crate) fn write(run: &Run, path: &Path) -> Result<()> {
+    let html = html(run, Scope::DEFAULT)?;
+    Sink::File(path.to_owned()).write(|out| out.write_all(html.as_bytes()))
+}
+
 /// The page of a run.
-pub(crate) fn html(run: &Run, scope: Scope) -> Result<String> {
+fn html(run: &Run, scope: Scope) -> Result<String> {
     let report = Looked::new(run, scope).and_then(|looked| looked.report(scope.examples));
     let report = report.map_err(|error| Failure::new(format!("{}: {error}", run.folder.display())))?;
     Ok(page::page(&report))
@@ -239,7 +245,7 @@ impl<'a> Looked<'a> {
         page::Tree { asked, nodes: nodes.collect(), words, open, expansions }
     }
 
-    /// The ways with most alternatives, wrong answers first.
+    /// Ways with a few places where the model hesitates, wrong answers first.
     fn forced(&self, count: usize) -> Vec<page::Forced> {
         let branches = |i: usize| self.ways[i].iter().filter(|step| (2..=BEAM).contains(&step.next.len())).count();
         let way = |i: usize| page::Forced {
@@ -248,7 +254,9 @@ impl<'a> Looked<'a> {
             steps: self.ways[i].iter().map(|step| self.step(step)).collect(),
             probability: explain::log_probability(&self.ways[i]).exp(),
         };
-        self.choose(count, |i| (branches(i), !self.answers[i].is_right)).into_iter().map(way).collect()
+        let is_clear = |i: usize| (1..=3).contains(&branches(i)) && self.ways[i].len() <= 14;
+        let rank = |i: usize| (is_clear(i), branches(i), !self.answers[i].is_right);
+        self.choose(count, rank).into_iter().map(way).collect()
     }
 
     fn step(&self, step: &Step) -> page::ForcedStep {

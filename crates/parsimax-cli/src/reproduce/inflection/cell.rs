@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use parsimax_models::inflection::{EpochRecord, Observer, Predictor, Progress, Run, TrainError, Trainer, evaluate};
+use parsimax_models::inflection::{
+    EpochRecord, Observer, Outcome, Predictor, Progress, Run, TrainError, Trainer, evaluate,
+};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::super::{json, write};
 use super::{Pair, Study};
+use crate::inflection::signals::Interrupt;
 use crate::{Failure, Result};
 
 /// How well a model, or several as one, does on the test words.
@@ -80,7 +83,11 @@ fn train(study: &Study, pair: Pair, seed: u64) -> Result<Run> {
     if *trainer.settings() != settings {
         return Err(Failure::new(format!("{}: a run with other settings; choose another --out", folder.display())));
     }
-    trainer.run(&mut Silent).map_err(failed)?;
+    let outcome = trainer.run(&mut Silent(&study.interrupt)).map_err(failed)?;
+    if let (Outcome::Stopped, Some(code)) = (outcome, study.interrupt.code()) {
+        let what = format!("stopped and saved; the same command goes on ({})", study.folder.display());
+        return Err(Failure::Interrupted(what, code));
+    }
     Run::open(&folder).map_err(failed)
 }
 
@@ -89,6 +96,10 @@ pub(super) fn ensemble(study: &Study, pair: Pair) -> Result<Ensemble> {
     let (folder, name) = (study.folder.join("runs"), format!("{}-ensemble-of-{}.json", pair.name(), study.seeds));
     if let Some(result) = kept(&folder.join(&name))? {
         return Ok(result);
+    }
+    if study.seeds == 1 {
+        // One run decides alone.
+        return Ok(Ensemble { members: 1, test: run(study, pair, 1, (0, 0))?.test });
     }
     let read = |seed| {
         let folder = study.run_folder(pair, seed);
@@ -128,12 +139,12 @@ fn kept<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
     }
 }
 
-/// Many runs at once: each says one line at its end.
-struct Silent;
+/// Many runs at once: each says one line at its end, and all stop when they are asked to.
+struct Silent<'a>(&'a Interrupt);
 
-impl Observer for Silent {
+impl Observer for Silent<'_> {
     fn batch(&mut self, _: &Progress) -> bool {
-        false
+        self.0.code().is_some()
     }
 
     fn epoch(&mut self, _: &EpochRecord) {}

@@ -22,6 +22,7 @@ use parsimax_models::seq2seq::Choice;
 use serde::{Deserialize, Serialize};
 
 use super::{json, write};
+use crate::inflection::signals::Interrupt;
 use crate::output::to_stdout;
 use crate::{Failure, Result};
 use cell::{Ensemble, Trial};
@@ -106,6 +107,7 @@ struct Study {
     train: Vec<Example>,
     validation: Vec<Example>,
     test: Vec<Example>,
+    interrupt: Interrupt,
 }
 
 impl InflectionArgs {
@@ -144,7 +146,7 @@ impl Study {
         let (train, validation, test) = (read(Split::Train(Setting::Medium))?, read(Split::Dev)?, read(Split::Test)?);
         let validation = thinned(&validation, &plan);
         let (folder, seeds) = (args.out.clone(), args.seeds);
-        let study = Self { folder, seeds, plan, train, validation, test };
+        let study = Self { folder, seeds, plan, train, validation, test, interrupt: Interrupt::listen()? };
         study.claim()?;
         Ok(study)
     }

@@ -13,6 +13,7 @@ use crate::input::Source;
 use crate::model::args::{EvalArgs, EvalConfig, FitArgs, FitConfig, PredictArgs, PredictConfig};
 use crate::output::{Format, Sink};
 use crate::plot::{PlotArgs, PlotConfig};
+use crate::report::{ReportArgs, ReportConfig};
 use crate::reproduce::{ReproduceArgs, ReproduceConfig};
 use crate::tour::Style;
 use crate::{Failure, Result};
@@ -39,6 +40,8 @@ pub(crate) enum Config {
     Predict(Box<PredictConfig>),
     /// Judge a model.
     Eval(EvalConfig),
+    /// Show a run as a page.
+    Report(ReportConfig),
     /// Repeat an experiment of a paper.
     Reproduce(ReproduceConfig),
 }
@@ -77,6 +80,8 @@ enum Command {
     Predict(Box<PredictArgs>),
     /// Judge a model on labelled rows, or on words
     Eval(EvalArgs),
+    /// Show a run as a page: curves, attention, all possible words, errors
+    Report(ReportArgs),
     /// Repeat an experiment of a paper and write its table
     Reproduce(ReproduceArgs),
 }
@@ -150,6 +155,7 @@ fn parse_from<T: Into<std::ffi::OsString> + Clone>(words: impl IntoIterator<Item
         Ok(Cli { command: Command::Train(args) }) => args.resolve().map(Config::Train),
         Ok(Cli { command: Command::Predict(args) }) => Ok(Config::Predict(Box::new(args.resolve()))),
         Ok(Cli { command: Command::Eval(args) }) => Ok(Config::Eval(args.resolve())),
+        Ok(Cli { command: Command::Report(args) }) => Ok(Config::Report(args.resolve())),
         Ok(Cli { command: Command::Reproduce(args) }) => Ok(Config::Reproduce(args.resolve())),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Config::Help(error.to_string()))

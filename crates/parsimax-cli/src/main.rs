@@ -9,6 +9,7 @@ mod model;
 mod output;
 mod plot;
 mod progress;
+mod report;
 mod reproduce;
 mod tour;
 
@@ -36,6 +37,7 @@ fn run(config: Config) -> Result<()> {
         Config::Train(config) => inflection::train(&config),
         Config::Predict(config) => model::predict(&config),
         Config::Eval(config) => model::eval(&config),
+        Config::Report(config) => report::run(&config),
         Config::Reproduce(config) => reproduce::run(&config),
     }
 }

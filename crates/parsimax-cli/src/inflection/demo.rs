@@ -79,11 +79,14 @@ pub(crate) fn run(config: &DemoConfig) -> Result<()> {
         let all = Decoder::All { expansions: 2_000 };
         Ok::<_, Failure>((evaluate(&predictor, &regular, 5)?, predictor.predict(&shown, all)?))
     })??;
+    let page = config.out.join("report.html");
+    crate::report::write(&predictor.runs()[0], &page)?;
     to_stdout(|out| {
         let epochs = predictor.runs()[0].history.len();
         writeln!(out, "Learnt for {epochs} epochs in {}.\n", time(took))?;
         judge(out, &evaluation, regular.len())?;
         predictions_of(out, &shown, &predictions)?;
+        writeln!(out, "\nA page to look at, with attention, trees of possible words and errors: {}", page.display())?;
         try_next(out, &config.out)
     })
 }

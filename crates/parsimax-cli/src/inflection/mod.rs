@@ -5,7 +5,7 @@ pub(crate) mod demo;
 mod eval;
 mod predict;
 mod show;
-mod signals;
+pub(crate) mod signals;
 mod train;
 
 use std::path::{Path, PathBuf};

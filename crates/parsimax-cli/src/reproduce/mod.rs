@@ -2,6 +2,7 @@
 //! paper's own numbers beside them.
 
 mod figure;
+mod inflection;
 mod multilabel;
 mod proportions;
 
@@ -16,6 +17,7 @@ use crate::{Failure, Result};
 pub(crate) enum ReproduceConfig {
     MultiLabel { data: PathBuf, out: Place },
     LabelProportions { out: Place },
+    Inflection(Box<inflection::InflectionArgs>),
 }
 
 /// Where results go, and what they depend on.
@@ -46,6 +48,8 @@ enum Experiment {
         #[command(flatten)]
         place: PlaceArgs,
     },
+    /// Table 1 of the sparse sequence-to-sequence paper: inflection, attention × output
+    Inflection(Box<inflection::InflectionArgs>),
 }
 
 #[derive(Args)]
@@ -72,6 +76,7 @@ impl ReproduceArgs {
         match self.experiment {
             Experiment::Multilabel { data, place } => ReproduceConfig::MultiLabel { data, out: place.resolve() },
             Experiment::LabelProportions { place } => ReproduceConfig::LabelProportions { out: place.resolve() },
+            Experiment::Inflection(args) => ReproduceConfig::Inflection(args),
         }
     }
 }
@@ -80,6 +85,7 @@ pub(crate) fn run(config: &ReproduceConfig) -> Result<()> {
     match config {
         ReproduceConfig::MultiLabel { data, out } => multilabel::run(data, out),
         ReproduceConfig::LabelProportions { out } => proportions::run(out),
+        ReproduceConfig::Inflection(args) => inflection::run(args),
     }
 }
 

@@ -14,6 +14,7 @@
 mod checkpoint;
 mod error;
 mod evaluate;
+pub mod explain;
 mod predict;
 mod run;
 mod task;

@@ -26,10 +26,7 @@ impl Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
         }
-        let error = error.to_string();
-        // "No such file or directory (os error 2)": the number helps nobody.
-        let reason = error.split(" (os error").next().unwrap_or(&error);
-        Self::Message(format!("{place}: {reason}"))
+        Self::Message(format!("{place}: {}", without_number(&error.to_string())))
     }
 
     /// Prints the line and gives the exit code.
@@ -53,8 +50,13 @@ impl From<parsimax::Error> for Failure {
 
 impl From<parsimax_data::Error> for Failure {
     fn from(error: parsimax_data::Error) -> Self {
-        Self::Message(error.to_string())
+        Self::Message(without_number(&error.to_string()).to_owned())
     }
+}
+
+/// "No such file or directory (os error 2)": the number helps nobody.
+fn without_number(message: &str) -> &str {
+    message.split(" (os error").next().unwrap_or(message)
 }
 
 impl From<parsimax_linear::Error> for Failure {

@@ -30,12 +30,20 @@ fn data(scratch: &Scratch) -> String {
     scratch.path("")
 }
 
-/// `train` of a tiny model.
+/// `train` of a tiny model; what `more` says counts.
 fn train<'a>(data: &'a str, out: &'a str, more: &[&'a str]) -> Vec<&'a str> {
-    let mut args = vec!["train", "inflection", "--data", data, "--languages", "english,suvali", "--setting", "low"];
-    args.extend(["--size", "8", "--batch", "8", "--epochs", "3", "--threads", "2", "--out", out]);
-    args.extend(more);
-    args
+    let usual = [
+        ["--data", data],
+        ["--languages", "english,suvali"],
+        ["--setting", "low"],
+        ["--size", "8"],
+        ["--batch", "8"],
+        ["--epochs", "3"],
+        ["--threads", "2"],
+        ["--out", out],
+    ];
+    let usual = usual.into_iter().filter(|[flag, _]| !more.contains(flag)).flatten();
+    ["train", "inflection"].into_iter().chain(usual).chain(more.iter().copied()).collect()
 }
 
 /// A run that must end well, with its progress on standard error.

@@ -17,7 +17,7 @@ use super::show::{Show, time};
 use super::signals::Interrupt;
 use crate::output::to_stdout;
 use crate::progress::on_threads;
-use crate::{Failure, Result};
+use crate::{Failure, Result, report};
 
 #[derive(Args)]
 #[command(after_help = "\
@@ -27,6 +27,9 @@ pub(crate) struct DemoArgs {
     /// Folder for the run; an older demo in it is replaced
     #[arg(long, value_name = "DIR", default_value = "parsimax-demo")]
     out: PathBuf,
+    /// Page to write about it
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    report: PathBuf,
     /// Seconds of training; the epoch that is under way is finished
     #[arg(long, value_name = "S", default_value_t = 60.0, allow_negative_numbers = true)]
     seconds: f64,
@@ -37,6 +40,7 @@ pub(crate) struct DemoArgs {
 
 pub(crate) struct DemoConfig {
     out: PathBuf,
+    report: PathBuf,
     time: Duration,
     threads: Option<usize>,
 }
@@ -45,7 +49,7 @@ impl DemoArgs {
     pub(crate) fn resolve(self) -> Result<DemoConfig> {
         let time = Duration::try_from_secs_f64(self.seconds)
             .map_err(|_| Failure::new(format!("--seconds must be at least 0; got {}", self.seconds)))?;
-        Ok(DemoConfig { out: self.out, time, threads: self.threads })
+        Ok(DemoConfig { out: self.out, report: self.report, time, threads: self.threads })
     }
 }
 
@@ -79,15 +83,13 @@ pub(crate) fn run(config: &DemoConfig) -> Result<()> {
         let all = Decoder::All { expansions: 2_000 };
         Ok::<_, Failure>((evaluate(&predictor, &regular, 5)?, predictor.predict(&shown, all)?))
     })??;
-    let page = config.out.join("report.html");
-    crate::report::write(&predictor.runs()[0], &page)?;
+    report::write(&predictor.runs()[0], &config.report)?;
     to_stdout(|out| {
         let epochs = predictor.runs()[0].history.len();
         writeln!(out, "Learnt for {epochs} epochs in {}.\n", time(took))?;
         judge(out, &evaluation, regular.len())?;
         predictions_of(out, &shown, &predictions)?;
-        writeln!(out, "\nA page to look at, with attention, trees of possible words and errors: {}", page.display())?;
-        try_next(out, &config.out)
+        try_next(out, config)
     })
 }
 
@@ -184,8 +186,12 @@ fn predictions_of(out: &mut dyn Write, shown: &[Example], predictions: &[Predict
     Ok(())
 }
 
-fn try_next(out: &mut dyn Write, folder: &Path) -> std::io::Result<()> {
-    let run = folder.display();
+fn try_next(out: &mut dyn Write, config: &DemoConfig) -> std::io::Result<()> {
+    let (run, page) = (config.out.display(), config.report.display());
+    writeln!(
+        out,
+        "\nCurves, attention, trees of hypotheses and the worst errors are in {page}: open it in a browser."
+    )?;
     writeln!(out, "\nTry next")?;
     for line in [
         format!("parsimax predict {run} --language english --lemma sing --tags 'V;PST'"),

@@ -39,7 +39,7 @@ pub(crate) fn eval(config: &EvalConfig) -> Result<()> {
         if config.json {
             return writeln!(out, "{}", serde_json::to_string(&evaluation)?);
         }
-        table(out, &predictor, &evaluation, &format!("{} words of {split}, beam {beam}", examples.len()))
+        table(out, &predictor, &evaluation, &format!("{} of {split}, beam {beam}", examples.len()))
     })
 }
 

@@ -180,7 +180,8 @@ impl Trainer {
         let model = build(&settings, &task)?;
         let adam = Adam::new(model.values().len());
         let (epoch, batch, steps, rate) = (0, 0, 0, settings.rate);
-        let position = Position { epoch, batch, steps, rate, sum: (0.0, 0), thought: None, best: None, history: Vec::new() };
+        let position =
+            Position { epoch, batch, steps, rate, sum: (0.0, 0), thought: None, best: None, history: Vec::new() };
         let [train, validation] = [train, validation].map(|examples| {
             let pairs = examples.iter().map(|example| task.pair(example)).collect::<Vec<_>>();
             (examples, pairs)

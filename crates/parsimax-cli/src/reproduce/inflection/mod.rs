@@ -202,27 +202,40 @@ struct Row {
 
 pub(super) fn run(args: &InflectionArgs) -> Result<()> {
     let study = Study::new(args)?;
+    let (pairs, published) = (Pair::all(), Mutex::new(()));
+    publish(&study)?;
     let jobs: Vec<(Pair, u64)> =
-        (1..=study.seeds).flat_map(|seed| Pair::all().into_iter().map(move |pair| (pair, seed))).collect();
+        (1..=study.seeds).flat_map(|seed| pairs.iter().map(move |pair| (*pair, seed))).collect();
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-    side_by_side(threads, jobs.len(), |i| cell::run(&study, jobs[i].0, jobs[i].1, (i + 1, jobs.len())).map(|_| ()))?;
-    let pairs = Pair::all();
-    side_by_side(threads, pairs.len(), |i| cell::ensemble(&study, pairs[i]).map(|_| ()))?;
+    side_by_side(threads, jobs.len(), |i| {
+        if cell::run(&study, jobs[i].0, jobs[i].1, (i + 1, jobs.len()))? {
+            let _one_at_a_time = published.lock();
+            publish(&study)?;
+        }
+        Ok(())
+    })?;
+    side_by_side(threads, pairs.len(), |i| cell::ensemble(&study, pairs[i]))?;
+    let report = publish(&study)?;
+    to_stdout(|out| write!(out, "{report}"))
+}
+
+/// Writes the table as far as it is known, so that a study that is stopped shows what it has.
+fn publish(study: &Study) -> Result<String> {
     let mut rows = Vec::new();
-    for (pair, paper) in pairs.into_iter().zip(table::PAPER) {
-        let runs = (1..=study.seeds).map(|seed| cell::run(&study, pair, seed, (0, 0)));
-        let runs = runs.collect::<Result<_>>()?;
-        let ensemble = Some(cell::ensemble(&study, pair)?);
+    for (pair, paper) in Pair::all().into_iter().zip(table::PAPER) {
+        let runs = (1..=study.seeds).map(|seed| cell::kept_run(study, pair, seed));
+        let runs = runs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let ensemble = cell::kept_ensemble(study, pair)?;
         rows.push(Row { output: pair.output.1, attention: pair.attention.1, paper, runs, ensemble });
     }
-    let report = table::markdown(&study, &rows);
+    let report = table::markdown(study, &rows);
     write(
         &study.folder,
         "inflection.json",
         &json(&table::Results { plan: &study.plan, seeds: study.seeds, rows: &rows })?,
     )?;
     write(&study.folder, "inflection.md", &report)?;
-    to_stdout(|out| write!(out, "{report}"))
+    Ok(report)
 }
 
 /// Does jobs on so many threads, each in a pool of one; after a failure nothing new is begun.

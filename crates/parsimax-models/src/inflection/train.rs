@@ -31,7 +31,7 @@ pub struct Settings {
     pub batch: usize,
     /// Passes over the data.
     pub epochs: usize,
-    /// Adam's rate at the start; it is halved when the validation loss rises.
+    /// Adam's rate at the start; it is halved when the validation loss has risen over a thousand steps or more.
     pub rate: f32,
     /// Longest gradient, of the mean over symbols.
     pub clip: f32,
@@ -89,8 +89,26 @@ pub(super) struct Position {
     rate: f32,
     /// Training loss of this epoch so far, and its symbols.
     sum: (f64, usize),
+    /// Steps and validation loss when the rate was last thought over.
+    thought: Option<(u64, f64)>,
     best: Option<(usize, f64)>,
     pub(super) history: Vec<EpochRecord>,
+}
+
+/// Steps after which the rate is thought over, at the end of an epoch. Small data make short epochs, and from one to
+/// the next the validation loss rises by chance.
+const THINK_EVERY: u64 = 1000;
+
+impl Position {
+    /// Halves the rate if the validation loss is higher than it was.
+    fn think_over(&mut self, loss: f64) {
+        match self.thought {
+            Some((steps, _)) if self.steps < steps + THINK_EVERY => return,
+            Some((_, before)) if loss > before => self.rate /= 2.0,
+            _ => {}
+        }
+        self.thought = Some((self.steps, loss));
+    }
 }
 
 /// What a run shows while it goes on.
@@ -162,7 +180,7 @@ impl Trainer {
         let model = build(&settings, &task)?;
         let adam = Adam::new(model.values().len());
         let (epoch, batch, steps, rate) = (0, 0, 0, settings.rate);
-        let position = Position { epoch, batch, steps, rate, sum: (0.0, 0), best: None, history: Vec::new() };
+        let position = Position { epoch, batch, steps, rate, sum: (0.0, 0), thought: None, best: None, history: Vec::new() };
         let [train, validation] = [train, validation].map(|examples| {
             let pairs = examples.iter().map(|example| task.pair(example)).collect::<Vec<_>>();
             (examples, pairs)
@@ -308,9 +326,7 @@ impl Trainer {
             output_nonzeros: accuracy.output_nonzeros,
             rate: position.rate,
         };
-        if position.history.last().is_some_and(|last| validation_loss > last.validation_loss) {
-            position.rate /= 2.0;
-        }
+        position.think_over(validation_loss);
         position.history.push(record);
         position.epoch += 1;
         (position.batch, position.sum) = (0, (0.0, 0));

@@ -69,7 +69,7 @@ pub(crate) struct InflectionArgs {
     /// Words in a batch [default: 64; quick: 16]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Adam's rate at the start [default: 0.001; quick: 0.004]
+    /// Adam's rate at the start [default: 0.001; quick: 0.002]
     #[arg(long, value_name = "R")]
     rate: Option<f32>,
     /// Jobs side by side, each on one thread; as many as cores if absent
@@ -124,7 +124,7 @@ impl InflectionArgs {
             size: of(self.size, 64, 300),
             epochs: of(self.epochs, 25, 60),
             batch: of(self.batch, 16, 64),
-            rate: self.rate.unwrap_or(if self.quick { 4e-3 } else { 1e-3 }),
+            rate: self.rate.unwrap_or(if self.quick { 2e-3 } else { 1e-3 }),
             validation_words: 100,
             beam: 5,
         };

@@ -91,9 +91,10 @@ fn protocol(study: &Study) -> String {
     };
     format!(
         "\n**Settings.** {names}; one multilingual model on {train} training words; size {size}, 2 layers, dropout 0.3, \
-         batch {batch}, Adam at {rate}, halved when the validation loss has risen over a thousand steps, {epochs} epochs, seeds 1…{seeds}. The epoch \
-         that decodes most of {validation} development words rightly (greedily; at most {each} of a language) is judged on {test} \
-         test words by a beam of {beam}. The paper: 102 languages, size 300, three runs.\n\n\
+         batch {batch}, Adam at {rate}, halved when the validation loss has risen over a thousand steps, {epochs} \
+         epochs, seeds 1…{seeds}. The epoch that decodes most of {validation} development words rightly (greedily; at \
+         most {each} of a language) is judged on {test} test words by a beam of {beam}. The paper: 102 languages, size \
+         300, three runs.\n\n\
          Numbers are to be compared down a column, not with the paper's: languages, sizes and the length of training \
          differ. A short training favours the sparse losses: softmax learns more slowly at first, and the early gap is \
          larger than the one that remains.\n",

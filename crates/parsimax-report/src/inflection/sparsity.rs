@@ -50,11 +50,13 @@ fn histogram(title: &str, note: &str, counts: &[usize], uncounted: usize) -> Str
     let mut text = format!("<div><h3>{title}</h3>\n<p class=\"asked\">{mean}{note}</p>\n<table class=\"bars\">\n");
     for (name, count) in lines {
         let share = 100.0 * count as f64 / total as f64;
-        let _ = writeln!(
-            text,
-            "<tr><th scope=\"row\">{name}</th><td><span class=\"bar\" style=\"width:{share:.1}%\"></span></td>\
-             <td class=\"number\">{share:.1}%</td></tr>"
-        );
+        // Nothing is no bar, not a thin one.
+        let bar = match count {
+            0 => String::new(),
+            _ => format!("<span class=\"bar\" style=\"width:{share:.1}%\"></span>"),
+        };
+        let _ =
+            writeln!(text, "<tr><th scope=\"row\">{name}</th><td>{bar}</td><td class=\"number\">{share:.1}%</td></tr>");
     }
     text.push_str("</table></div>\n");
     text

@@ -18,7 +18,8 @@ fn variables(theme: &Theme, heat: &str, on_heat: &str) -> String {
     )
 }
 
-const RULES: &str = r#"h1 { font-size: 28px; line-height: 1.2; margin: 8px 0; }
+const RULES: &str = r#"body { overflow-wrap: anywhere; }
+h1 { font-size: 28px; line-height: 1.2; margin: 8px 0; }
 h2 { font-size: 22px; margin: 44px 0 8px; padding-top: 12px; border-top: 1px solid var(--grid); }
 h3 { font-size: 17px; margin: 20px 0 0; overflow-wrap: anywhere; }
 p { max-width: 46em; }
@@ -49,6 +50,7 @@ th { font-weight: 600; text-align: left; }
 .bars th { width: 5.2em; font-weight: 400; white-space: nowrap; }
 .bars .number { width: 4em; }
 .bar { display: block; height: 14px; min-width: 1px; border-radius: 2px; background: rgb(var(--heat)); }
+.scroll table, .legend { overflow-wrap: normal; }
 .scroll { overflow-x: auto; max-width: 100%; padding-bottom: 6px; }
 .maps { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 460px), 1fr)); gap: 8px 32px; }
 article { min-width: 0; break-inside: avoid; }
@@ -65,6 +67,8 @@ article { min-width: 0; break-inside: avoid; }
 .map .z { border-radius: 3px; background: repeating-linear-gradient(135deg, var(--zero) 0 1.5px, transparent 1.5px 6px); }
 .map .text { padding: 0 12px 0 4px; text-align: left; }
 .legend { margin: 12px 0; }
+.legend tr { display: flex; flex-wrap: wrap; gap: 2px; }
+.map.legend td { display: grid; place-items: center; }
 .map .w, .map .z, .bar, .ruled-out { print-color-adjust: exact; -webkit-print-color-adjust: exact; }
 .tree { display: block; font-family: inherit; }
 .tree-and-words { display: flex; flex-wrap: wrap; gap: 8px 48px; align-items: center; }
@@ -77,11 +81,12 @@ article { min-width: 0; break-inside: avoid; }
 .words { margin: 4px 0; }
 .words td { padding: 1px 14px 1px 0; overflow-wrap: anywhere; }
 .way { display: flex; flex-wrap: wrap; gap: 6px; list-style: none; margin: 8px 0; padding: 0; align-items: flex-start; }
-.way > li { border: 1.5px solid rgb(var(--heat)); border-radius: 6px; padding: 4px 8px; }
+.way > li { max-width: 100%; box-sizing: border-box; border: 1.5px solid rgb(var(--heat)); border-radius: 6px; padding: 4px 8px; }
 .way > .certain { border-color: var(--grid); letter-spacing: .06em; }
 .way ul { list-style: none; margin: 0; padding: 0; }
 .way ul li { display: flex; justify-content: space-between; gap: 10px; padding: 0 2px; }
-.way span { color: var(--faint); font-size: 13px; font-variant-numeric: tabular-nums; }
+.way li > * { min-width: 0; }
+.way span { flex: none; color: var(--faint); font-size: 13px; font-variant-numeric: tabular-nums; }
 .way .ruled-out { background: repeating-linear-gradient(135deg, var(--zero) 0 1.5px, transparent 1.5px 6px); }
 .end { font-size: 13px; font-weight: inherit; color: var(--faint); }
 .errors { width: 100%; font-size: 15px; }

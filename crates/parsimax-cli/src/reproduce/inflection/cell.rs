@@ -55,20 +55,24 @@ pub(super) struct Ensemble {
 
 const RESULT: &str = "result.json";
 
-/// The result of a run, which is trained or taken up again if it has none yet.
-pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, usize)) -> Result<Trial> {
-    let folder = study.run_folder(pair, seed);
-    if let Some(result) = kept(&folder.join(RESULT))? {
-        return Ok(result);
+/// The result of a run, if it is over.
+pub(super) fn kept_run(study: &Study, pair: Pair, seed: u64) -> Result<Option<Trial>> {
+    kept(&study.run_folder(pair, seed).join(RESULT))
+}
+
+/// Trains a run, or takes it up again, and judges it; says whether there was anything to do.
+pub(super) fn run(study: &Study, pair: Pair, seed: u64, (number, jobs): (usize, usize)) -> Result<bool> {
+    if kept_run(study, pair, seed)?.is_some() {
+        return Ok(false);
     }
     let run = train(study, pair, seed)?;
     let (best_epoch, history) = (run.best_epoch, run.history.clone());
     let result = Trial { seed, best_epoch, test: judge(study, vec![run])?, history };
-    write(&folder, RESULT, &json(&result)?)?;
+    write(&study.run_folder(pair, seed), RESULT, &json(&result)?)?;
     let line = format!("{}, seed {seed}: {:.1}% of the test words", pair.name(), result.test.accuracy);
     // If nobody reads it, the work goes on.
     let _ = writeln!(std::io::stderr(), "inflection {number}/{jobs}: {line}");
-    Ok(result)
+    Ok(true)
 }
 
 /// Trains a run to its end, from its beginning or from where it stands.
@@ -91,25 +95,30 @@ fn train(study: &Study, pair: Pair, seed: u64) -> Result<Run> {
     Run::open(&folder).map_err(failed)
 }
 
-/// The result of all runs of a pair as one, decoded if there is none yet.
-pub(super) fn ensemble(study: &Study, pair: Pair) -> Result<Ensemble> {
-    let (folder, name) = (study.folder.join("runs"), format!("{}-ensemble-of-{}.json", pair.name(), study.seeds));
-    if let Some(result) = kept(&folder.join(&name))? {
-        return Ok(result);
-    }
+fn ensemble_name(study: &Study, pair: Pair) -> String {
+    format!("{}-ensemble-of-{}.json", pair.name(), study.seeds)
+}
+
+/// The result of all runs of a pair as one, if they were decoded. One run decides alone.
+pub(super) fn kept_ensemble(study: &Study, pair: Pair) -> Result<Option<Ensemble>> {
     if study.seeds == 1 {
-        // One run decides alone.
-        return Ok(Ensemble { members: 1, test: run(study, pair, 1, (0, 0))?.test });
+        return Ok(kept_run(study, pair, 1)?.map(|run| Ensemble { members: 1, test: run.test }));
+    }
+    kept(&study.folder.join("runs").join(ensemble_name(study, pair)))
+}
+
+/// Decodes by all runs of a pair as one, if nobody did yet.
+pub(super) fn ensemble(study: &Study, pair: Pair) -> Result<()> {
+    if kept_ensemble(study, pair)?.is_some() {
+        return Ok(());
     }
     let read = |seed| {
         let folder = study.run_folder(pair, seed);
         Run::open(&folder).map_err(|error| Failure::new(format!("{}: {error}", folder.display())))
     };
     let members: Vec<Run> = (1..=study.seeds).map(read).collect::<Result<_>>()?;
-    let test = judge(study, members)?;
-    let result = Ensemble { members: study.seeds, test };
-    write(&folder, &name, &json(&result)?)?;
-    Ok(result)
+    let result = Ensemble { members: study.seeds, test: judge(study, members)? };
+    write(&study.folder.join("runs"), &ensemble_name(study, pair), &json(&result)?)
 }
 
 /// Decodes the test words and compares.

@@ -69,7 +69,7 @@ pub(crate) struct InflectionArgs {
     /// Words in a batch [default: 64; quick: 16]
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Adam's rate at the start [default: 0.001; quick: 0.004]
+    /// Adam's rate at the start [default: 0.001; quick: 0.002]
     #[arg(long, value_name = "R")]
     rate: Option<f32>,
     /// Jobs side by side, each on one thread; as many as cores if absent
@@ -124,7 +124,7 @@ impl InflectionArgs {
             size: of(self.size, 64, 300),
             epochs: of(self.epochs, 25, 60),
             batch: of(self.batch, 16, 64),
-            rate: self.rate.unwrap_or(if self.quick { 4e-3 } else { 1e-3 }),
+            rate: self.rate.unwrap_or(if self.quick { 2e-3 } else { 1e-3 }),
             validation_words: 100,
             beam: 5,
         };
@@ -202,27 +202,40 @@ struct Row {
 
 pub(super) fn run(args: &InflectionArgs) -> Result<()> {
     let study = Study::new(args)?;
+    let (pairs, published) = (Pair::all(), Mutex::new(()));
+    publish(&study)?;
     let jobs: Vec<(Pair, u64)> =
-        (1..=study.seeds).flat_map(|seed| Pair::all().into_iter().map(move |pair| (pair, seed))).collect();
+        (1..=study.seeds).flat_map(|seed| pairs.iter().map(move |pair| (*pair, seed))).collect();
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1);
-    side_by_side(threads, jobs.len(), |i| cell::run(&study, jobs[i].0, jobs[i].1, (i + 1, jobs.len())).map(|_| ()))?;
-    let pairs = Pair::all();
-    side_by_side(threads, pairs.len(), |i| cell::ensemble(&study, pairs[i]).map(|_| ()))?;
+    side_by_side(threads, jobs.len(), |i| {
+        if cell::run(&study, jobs[i].0, jobs[i].1, (i + 1, jobs.len()))? {
+            let _one_at_a_time = published.lock();
+            publish(&study)?;
+        }
+        Ok(())
+    })?;
+    side_by_side(threads, pairs.len(), |i| cell::ensemble(&study, pairs[i]))?;
+    let report = publish(&study)?;
+    to_stdout(|out| write!(out, "{report}"))
+}
+
+/// Writes the table as far as it is known, so that a study that is stopped shows what it has.
+fn publish(study: &Study) -> Result<String> {
     let mut rows = Vec::new();
-    for (pair, paper) in pairs.into_iter().zip(table::PAPER) {
-        let runs = (1..=study.seeds).map(|seed| cell::run(&study, pair, seed, (0, 0)));
-        let runs = runs.collect::<Result<_>>()?;
-        let ensemble = Some(cell::ensemble(&study, pair)?);
+    for (pair, paper) in Pair::all().into_iter().zip(table::PAPER) {
+        let runs = (1..=study.seeds).map(|seed| cell::kept_run(study, pair, seed));
+        let runs = runs.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+        let ensemble = cell::kept_ensemble(study, pair)?;
         rows.push(Row { output: pair.output.1, attention: pair.attention.1, paper, runs, ensemble });
     }
-    let report = table::markdown(&study, &rows);
+    let report = table::markdown(study, &rows);
     write(
         &study.folder,
         "inflection.json",
         &json(&table::Results { plan: &study.plan, seeds: study.seeds, rows: &rows })?,
     )?;
     write(&study.folder, "inflection.md", &report)?;
-    to_stdout(|out| write!(out, "{report}"))
+    Ok(report)
 }
 
 /// Does jobs on so many threads, each in a pool of one; after a failure nothing new is begun.

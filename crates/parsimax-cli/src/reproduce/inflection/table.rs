@@ -27,14 +27,21 @@ pub(super) struct Results<'a> {
     pub(super) rows: &'a [Row],
 }
 
-fn mean(runs: &[Trial], of: impl Fn(&Trial) -> f64) -> f64 {
-    runs.iter().map(of).sum::<f64>() / runs.len().max(1) as f64
+/// A mean over runs with so many digits; a dash where there is none yet.
+fn mean(runs: &[Trial], digits: usize, of: impl Fn(&Trial) -> f64) -> String {
+    match runs.len() {
+        0 => "–".into(),
+        n => format!("{:.digits$}", runs.iter().map(of).sum::<f64>() / n as f64),
+    }
 }
 
 /// From the worst to the best run.
 fn range(runs: &[Trial]) -> String {
-    let ends = |f: fn(f64, f64) -> f64, start| runs.iter().map(|r| r.test.accuracy).fold(start, f);
-    format!("{:.1}–{:.1}", ends(f64::min, f64::INFINITY), ends(f64::max, f64::NEG_INFINITY))
+    let all = || runs.iter().map(|run| run.test.accuracy);
+    match runs.len() {
+        0 => "–".into(),
+        _ => format!("{:.1}–{:.1}", all().fold(f64::INFINITY, f64::min), all().fold(f64::NEG_INFINITY, f64::max)),
+    }
 }
 
 pub(super) fn markdown(study: &Study, rows: &[Row]) -> String {
@@ -49,20 +56,30 @@ pub(super) fn markdown(study: &Study, rows: &[Row]) -> String {
         n = study.seeds
     );
     for row in rows {
-        let ensemble = row.ensemble.as_ref().map_or_else(String::new, |e| format!("{:.2}", e.test.accuracy));
+        let ensemble = row.ensemble.as_ref().map_or("–".into(), |e| format!("{:.2}", e.test.accuracy));
         let [single, together] = row.paper;
-        let (accuracy, range) = (mean(&row.runs, |r| r.test.accuracy), range(&row.runs));
+        let (accuracy, range) = (mean(&row.runs, 2, |r| r.test.accuracy), range(&row.runs));
         let (output, attention) = (row.output, row.attention);
         let _ = writeln!(
             text,
-            "| {output} | {attention} | {accuracy:.2} | {range} | {ensemble} | {single:.2} | {together:.2} |"
+            "| {output} | {attention} | {accuracy} | {range} | {ensemble} | {single:.2} | {together:.2} |"
         );
     }
+    text.push_str(&standing(study, rows));
     text.push_str(&protocol(study));
     text.push_str(&sparsity(rows));
     text.push_str(&languages(plan, rows));
     text.push_str(&epochs(rows));
     text
+}
+
+/// Says so if runs are missing.
+fn standing(study: &Study, rows: &[Row]) -> String {
+    let (done, all) = (rows.iter().map(|row| row.runs.len()).sum::<usize>(), rows.len() * study.seeds as usize);
+    if done == all {
+        return String::new();
+    }
+    format!("\n**Not finished:** {done} of {all} runs are over; means are of those. The same command goes on.\n")
 }
 
 /// What was done, and how it differs from what the paper did.
@@ -74,9 +91,10 @@ fn protocol(study: &Study) -> String {
     };
     format!(
         "\n**Settings.** {names}; one multilingual model on {train} training words; size {size}, 2 layers, dropout 0.3, \
-         batch {batch}, Adam at {rate}, halved when the validation loss rises, {epochs} epochs, seeds 1…{seeds}. The epoch \
-         that decodes most of {validation} development words rightly (greedily; at most {each} of a language) is judged on {test} \
-         test words by a beam of {beam}. The paper: 102 languages, size 300, three runs.\n\n\
+         batch {batch}, Adam at {rate}, halved when the validation loss has risen over a thousand steps, {epochs} \
+         epochs, seeds 1…{seeds}. The epoch that decodes most of {validation} development words rightly (greedily; at \
+         most {each} of a language) is judged on {test} test words by a beam of {beam}. The paper: 102 languages, size \
+         300, three runs.\n\n\
          Numbers are to be compared down a column, not with the paper's: languages, sizes and the length of training \
          differ. A short training favours the sparse losses: softmax learns more slowly at first, and the early gap is \
          larger than the one that remains.\n",
@@ -100,18 +118,18 @@ fn sparsity(rows: &[Row]) -> String {
          most probable one (bound); source positions attended to, and characters that may come next, in a step along the \
          answer. The \
          paper's best medium model: 66% and 79% (validation words).\n\n\
-         | output α | attention α | one hypothesis | cover | bound | attention | output |\n|---|---|---|---|---|---|---|\n",
+         | output α | attention α | one hypothesis, % | cover, % | bound, % | attention | output |\n|---|---|---|---|---|---|---|\n",
     );
     for Row { output, attention, runs, .. } in rows {
-        let of = |f: fn(&Trial) -> f64| mean(runs, f);
+        let of = |digits, f: fn(&Trial) -> f64| mean(runs, digits, f);
         let _ = writeln!(
             text,
-            "| {output} | {attention} | {:.1}% | {:.1}% | {:.1}% | {:.2} | {:.2} |",
-            of(|r| r.test.one_hypothesis),
-            of(|r| r.test.cover_certificate),
-            of(|r| r.test.bound_certificate),
-            of(|r| r.test.attention_nonzeros),
-            of(|r| r.test.output_nonzeros),
+            "| {output} | {attention} | {} | {} | {} | {} | {} |",
+            of(1, |r| r.test.one_hypothesis),
+            of(1, |r| r.test.cover_certificate),
+            of(1, |r| r.test.bound_certificate),
+            of(2, |r| r.test.attention_nonzeros),
+            of(2, |r| r.test.output_nonzeros),
         );
     }
     text
@@ -126,10 +144,7 @@ fn languages(plan: &Plan, rows: &[Row]) -> String {
     let line = "|---".repeat(2 + plan.languages.len());
     let mut text = format!("\n## Languages\n\nMean of the runs.\n\n| output α | attention α | {names} |\n{line}|\n");
     for Row { output, attention, runs, .. } in rows {
-        let cell = |name: &String| {
-            let accuracy = mean(runs, |r| r.test.languages.get(name).copied().unwrap_or(0.0));
-            format!("{accuracy:.1}")
-        };
+        let cell = |name: &String| mean(runs, 1, |r| r.test.languages.get(name).copied().unwrap_or(0.0));
         let cells: Vec<String> = plan.languages.iter().map(cell).collect();
         let _ = writeln!(text, "| {output} | {attention} | {} |", cells.join(" | "));
     }
@@ -145,13 +160,13 @@ fn epochs(rows: &[Row]) -> String {
     );
     for Row { output, attention, runs, .. } in rows {
         let at = |share: f64| {
-            mean(runs, |r| {
+            mean(runs, 1, |r| {
                 let last = r.history.len().saturating_sub(1) as f64;
                 r.history.get((last * share) as usize).map_or(0.0, |epoch| epoch.accuracy)
             })
         };
         let best: Vec<String> = runs.iter().map(|r| r.best_epoch.to_string()).collect();
-        let _ = writeln!(text, "| {output} | {attention} | {:.1} | {:.1} | {} |", at(0.5), at(1.0), best.join(", "));
+        let _ = writeln!(text, "| {output} | {attention} | {} | {} | {} |", at(0.5), at(1.0), best.join(", "));
     }
     text
 }

@@ -13,7 +13,7 @@ pub(super) fn section(maps: &[AttentionMap]) -> String {
          Outlined cells have a weight above zero, however small; hatched ones have exactly none.</p>\n\
          <table class=\"map legend\" aria-hidden=\"true\"><tr><td class=\"z\"></td><td class=\"text\">exactly 0</td>\
          <td class=\"w\" style=\"--w:.004\">·</td><td class=\"text\">below 1</td>\
-         <td class=\"w\" style=\"--w:.25\">25</td><td class=\"w m\" style=\"--w:.6\">60</td>\
+         <td class=\"w\" style=\"--w:.25\">25</td><td class=\"w\" style=\"--w:.6\">60</td>\
          <td class=\"w s\" style=\"--w:1\">100</td><td class=\"text\">percent</td></tr></table>\n\
          <div class=\"maps\">\n",
     );
@@ -49,7 +49,7 @@ fn cell(weight: f32, position: &str) -> String {
     // Where the shade is strong, the number takes the colour of the paper: in dark pages sooner than in light ones.
     let strong = match weight {
         w if w >= 0.85 => " s",
-        w if w >= 0.6 => " m",
+        w if w >= 0.7 => " m",
         _ => "",
     };
     format!(

@@ -57,9 +57,9 @@ pub(crate) struct InflectionArgs {
     /// Languages, separated by commas; all that have medium data if absent
     #[arg(long, value_delimiter = ',', value_name = "NAMES")]
     languages: Vec<String>,
-    /// Runs of each pair [default: 3]
-    #[arg(long, value_name = "N", default_value_t = 3, hide_default_value = true)]
-    seeds: u64,
+    /// Runs of each pair; more can be added later [default: 3; quick: 2]
+    #[arg(long, value_name = "N")]
+    seeds: Option<u64>,
     /// Width of embeddings and states [default: 300; quick: 64]
     #[arg(long, value_name = "N")]
     size: Option<usize>,
@@ -111,6 +111,10 @@ struct Study {
 }
 
 impl InflectionArgs {
+    fn seeds(&self) -> u64 {
+        self.seeds.unwrap_or(if self.quick { 2 } else { 3 })
+    }
+
     fn plan(&self) -> Result<Plan> {
         let languages = match (&self.languages[..], self.quick) {
             ([], true) => QUICK_LANGUAGES.map(str::to_owned).to_vec(),
@@ -128,7 +132,7 @@ impl InflectionArgs {
             validation_words: 100,
             beam: 5,
         };
-        let least = [("seeds", self.seeds as usize), ("epochs", plan.epochs), ("batch", plan.batch)];
+        let least = [("seeds", self.seeds() as usize), ("epochs", plan.epochs), ("batch", plan.batch)];
         if let Some((name, _)) = least.iter().find(|(_, n)| *n == 0) {
             return Err(Failure::new(format!("--{name} must be at least 1, got 0")));
         }
@@ -145,7 +149,7 @@ impl Study {
         let read = |split| data::read(&args.data, &plan.languages, split);
         let (train, validation, test) = (read(Split::Train(Setting::Medium))?, read(Split::Dev)?, read(Split::Test)?);
         let validation = thinned(&validation, &plan);
-        let (folder, seeds) = (args.out.clone(), args.seeds);
+        let (folder, seeds) = (args.out.clone(), args.seeds());
         let study = Self { folder, seeds, plan, train, validation, test, interrupt: Interrupt::listen()? };
         study.claim()?;
         Ok(study)

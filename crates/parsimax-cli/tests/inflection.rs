@@ -56,7 +56,11 @@ fn trains(args: &[&str]) -> Output {
 const FILES: [&str; 4] = ["latest.safetensors", "best.safetensors", "train.tsv", "validation.tsv"];
 
 fn assert_same_run(a: &str, b: &str) {
-    for name in FILES {
+    assert_same_files(a, b, &FILES);
+}
+
+fn assert_same_files(a: &str, b: &str, names: &[&str]) {
+    for name in names {
         let [a, b] = [a, b].map(|folder| fs::read(Path::new(folder).join(name)).expect(name));
         assert!(a == b, "{name} differs");
     }
@@ -75,7 +79,8 @@ fn a_run_taken_up_again_is_the_run_that_never_stopped() {
     let out = succeeds(&["train", "inflection", "--resume", &parts], "");
     assert!(out.contains("all 1 epochs are over"), "{out}");
     trains(&["train", "inflection", "--resume", &parts, "--epochs", "3"]);
-    assert_same_run(&whole, &parts);
+    // The best model may be from before: it then says that one epoch was asked for.
+    assert_same_files(&whole, &parts, &["latest.safetensors", "train.tsv", "validation.tsv"]);
     // The configurations differ in the folder and the threads alone, and start the same run again.
     let config = |folder: &str| fs::read_to_string(Path::new(folder).join("config.toml")).expect("a configuration");
     let same = |text: String| {

@@ -7,12 +7,15 @@ use clap::{Args, Parser, Subcommand};
 use parsimax::Mapping;
 use parsimax::registry::{self, Entry, Options};
 
-use crate::demo::Style;
+use crate::inflection::args::{TrainArgs, TrainConfig};
+use crate::inflection::demo::{DemoArgs, DemoConfig};
 use crate::input::Source;
 use crate::model::args::{EvalArgs, EvalConfig, FitArgs, FitConfig, PredictArgs, PredictConfig};
 use crate::output::{Format, Sink};
 use crate::plot::{PlotArgs, PlotConfig};
+use crate::report::{ReportArgs, ReportConfig};
 use crate::reproduce::{ReproduceArgs, ReproduceConfig};
+use crate::tour::Style;
 use crate::{Failure, Result};
 
 /// What to do, with every choice made.
@@ -24,15 +27,21 @@ pub(crate) enum Config {
     /// Map rows of scores.
     Map(MapConfig),
     /// Compare all mappings.
-    Demo(Style),
+    Tour(Style),
+    /// Train a small model on embedded words and show what it can do.
+    Demo(DemoConfig),
     /// Draw a figure.
     Plot(PlotConfig),
     /// Fit a linear model.
     Fit(Box<FitConfig>),
-    /// Apply a model to a file.
-    Predict(PredictConfig),
-    /// Judge a model on a file.
+    /// Train a model on sequences.
+    Train(TrainConfig),
+    /// Apply a model.
+    Predict(Box<PredictConfig>),
+    /// Judge a model.
     Eval(EvalConfig),
+    /// Show a run as a page.
+    Report(ReportConfig),
     /// Repeat an experiment of a paper.
     Reproduce(ReproduceConfig),
 }
@@ -57,16 +66,22 @@ struct Cli {
 enum Command {
     /// Map rows of scores to probabilities
     Map(MapArgs),
+    /// Train a small model for a minute and show what it can do
+    Demo(DemoArgs),
     /// Compare all mappings on three score vectors
-    Demo,
+    Tour,
     /// Draw a figure: curves, surfaces, losses, the simplex
     Plot(PlotArgs),
     /// Fit a linear model to a file of labelled rows
     Fit(Box<FitArgs>),
-    /// Predict the labels of a file's rows
-    Predict(PredictArgs),
-    /// Judge a model on a file of labelled rows
+    /// Train a sequence-to-sequence model
+    Train(TrainArgs),
+    /// Predict labels of rows, or forms of words
+    Predict(Box<PredictArgs>),
+    /// Judge a model on labelled rows, or on words
     Eval(EvalArgs),
+    /// Show a run as a page: curves, attention, all possible words, errors
+    Report(ReportArgs),
     /// Repeat an experiment of a paper and write its table
     Reproduce(ReproduceArgs),
 }
@@ -132,12 +147,15 @@ pub(crate) fn parse() -> Result<Config> {
 
 fn parse_from<T: Into<std::ffi::OsString> + Clone>(words: impl IntoIterator<Item = T>) -> Result<Config> {
     match Cli::try_parse_from(words) {
-        Ok(Cli { command: Command::Demo }) => Ok(Config::Demo(Style::of_stdout())),
+        Ok(Cli { command: Command::Demo(args) }) => args.resolve().map(Config::Demo),
+        Ok(Cli { command: Command::Tour }) => Ok(Config::Tour(Style::of_stdout())),
         Ok(Cli { command: Command::Map(args) }) => args.resolve(),
         Ok(Cli { command: Command::Plot(args) }) => args.resolve().map(Config::Plot),
         Ok(Cli { command: Command::Fit(args) }) => Ok(Config::Fit(Box::new(args.resolve()?))),
-        Ok(Cli { command: Command::Predict(args) }) => Ok(Config::Predict(args.resolve())),
+        Ok(Cli { command: Command::Train(args) }) => args.resolve().map(Config::Train),
+        Ok(Cli { command: Command::Predict(args) }) => Ok(Config::Predict(Box::new(args.resolve()))),
         Ok(Cli { command: Command::Eval(args) }) => Ok(Config::Eval(args.resolve())),
+        Ok(Cli { command: Command::Report(args) }) => Ok(Config::Report(args.resolve())),
         Ok(Cli { command: Command::Reproduce(args) }) => Ok(Config::Reproduce(args.resolve())),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             Ok(Config::Help(error.to_string()))
@@ -257,6 +275,11 @@ mod tests {
             "parsimax map softmax a b",
             "parsimax map --list softmax",
             "parsimax demo now",
+            "parsimax tour now",
+            "parsimax train",
+            "parsimax train inflection",
+            "parsimax train inflection --size two",
+            "parsimax predict",
         ] {
             let message = failure(line);
             assert!(!message.contains('\n') && !message.contains("Usage"), "{line}: {message}");

@@ -1,4 +1,4 @@
-//! How the program ends when it cannot do what was asked: one line, exit code 2.
+//! How the program ends when it cannot do what was asked: one line, exit code 2; or 128 and the signal that stopped it.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -10,6 +10,8 @@ pub(crate) type Result<T> = std::result::Result<T, Failure>;
 pub(crate) enum Failure {
     /// A sentence that says what is wrong and where.
     Message(String),
+    /// It was asked to stop and did so in good order: a sentence, and the exit code that is usual for the signal.
+    Interrupted(String, u8),
     /// The reader of our output has gone, as in `| head`: nothing is wrong.
     BrokenPipe,
 }
@@ -24,18 +26,19 @@ impl Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
             return Self::BrokenPipe;
         }
-        let error = error.to_string();
-        // "No such file or directory (os error 2)": the number helps nobody.
-        let reason = error.split(" (os error").next().unwrap_or(&error);
-        Self::Message(format!("{place}: {reason}"))
+        Self::Message(format!("{place}: {}", without_number(&error.to_string())))
     }
 
     /// Prints the line and gives the exit code.
     pub(crate) fn report(self) -> ExitCode {
-        let Self::Message(message) = self else { return ExitCode::SUCCESS };
+        let (message, code) = match self {
+            Self::Message(message) => (message, 2),
+            Self::Interrupted(message, code) => (message, code),
+            Self::BrokenPipe => return ExitCode::SUCCESS,
+        };
         // If standard error is closed, the exit code still tells.
         let _ = writeln!(io::stderr(), "parsimax: {}", one_line(&message));
-        ExitCode::from(2)
+        ExitCode::from(code)
     }
 }
 
@@ -47,8 +50,13 @@ impl From<parsimax::Error> for Failure {
 
 impl From<parsimax_data::Error> for Failure {
     fn from(error: parsimax_data::Error) -> Self {
-        Self::Message(error.to_string())
+        Self::Message(without_number(&error.to_string()).to_owned())
     }
+}
+
+/// "No such file or directory (os error 2)": the number helps nobody.
+fn without_number(message: &str) -> &str {
+    message.split(" (os error").next().unwrap_or(message)
 }
 
 impl From<parsimax_linear::Error> for Failure {

@@ -242,8 +242,8 @@ fn help_and_version_are_no_errors() {
 }
 
 #[test]
-fn the_demo_compares_every_mapping_without_colours_in_a_pipe() {
-    let out = succeeds(&["demo"], "");
+fn the_tour_compares_every_mapping_without_colours_in_a_pipe() {
+    let out = succeeds(&["tour"], "");
     assert!(!out.contains('\x1b') && out.lines().all(|line| line.chars().count() <= 80));
     for name in registry::names() {
         assert_eq!(out.lines().filter(|line| line.split(' ').next() == Some(name)).count(), 3, "{name}");

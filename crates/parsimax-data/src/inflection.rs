@@ -8,7 +8,8 @@
 //! ```
 //!
 //! They are read from a folder, from a folder of `.tar.gz` archives, or straight from one archive; where the
-//! folders are inside does not matter, the file's name says what it is.
+//! folders are inside does not matter, the file's name says what it is. [`to_tsv`] and [`from_tsv`] keep examples of
+//! several languages in one file: the same fields behind a column for the language.
 
 use crate::{Error, Result};
 use flate2::read::GzDecoder;
@@ -145,41 +146,74 @@ pub fn languages(path: &Path, split: Split) -> Result<Vec<String>> {
 /// # Errors
 /// If a line is malformed: its number is in the error.
 pub fn parse(language: &str, file: &str, bytes: &[u8], split: Split) -> Result<Vec<Example>> {
-    let at = |line: usize, what: String| Error::line(file, line + 1, what);
+    lines(file, bytes, |fields| {
+        let (lemma, form, tags) = match (split, fields) {
+            (Split::CoveredTest, [lemma, tags]) => (lemma, None, tags),
+            (Split::CoveredTest, _) => return Err(expected("lemma and tags, separated by a tab", fields)),
+            (_, [lemma, form, tags]) => (lemma, Some(*form), tags),
+            _ => return Err(expected("lemma, form and tags, separated by tabs", fields)),
+        };
+        example(language, lemma, form, tags)
+    })
+}
+
+/// Examples of several languages as one text: language, lemma, form and tags, separated by tabs. A form that is not
+/// known is left out.
+#[must_use]
+pub fn to_tsv(examples: &[Example]) -> String {
+    let mut text = String::new();
+    for Example { language, lemma, tags, form } in examples {
+        let form = form.as_ref().map_or(String::new(), |form| format!("{form}\t"));
+        text += &format!("{language}\t{lemma}\t{form}{}\n", tags.join(";"));
+    }
+    text
+}
+
+/// Reads what [`to_tsv`] wrote.
+///
+/// # Errors
+/// If a line is malformed: its number is in the error.
+pub fn from_tsv(file: &str, bytes: &[u8]) -> Result<Vec<Example>> {
+    lines(file, bytes, |fields| match fields {
+        [language, lemma, form, tags] => example(language, lemma, Some(form), tags),
+        [language, lemma, tags] => example(language, lemma, None, tags),
+        _ => Err(expected("language, lemma, form and tags, separated by tabs", fields)),
+    })
+}
+
+fn expected(what: &str, fields: &[&str]) -> String {
+    format!("expected {what}; got {} fields", fields.len())
+}
+
+/// An example of the fields of a line; a complaint if one is empty.
+fn example(language: &str, lemma: &str, form: Option<&str>, tags: &str) -> std::result::Result<Example, String> {
+    let fields = [("language", Some(language)), ("lemma", Some(lemma)), ("form", form), ("tag list", Some(tags))];
+    if let Some((name, _)) = fields.iter().find(|(_, field)| field.is_some_and(|field| field.trim().is_empty())) {
+        return Err(format!("the {name} is empty"));
+    }
+    Ok(Example {
+        language: language.to_owned(),
+        lemma: lemma.to_owned(),
+        tags: tags.split(';').map(str::to_owned).collect(),
+        form: form.map(str::to_owned),
+    })
+}
+
+/// Reads line by line; a complaint gets its place.
+fn lines(
+    file: &str,
+    bytes: &[u8],
+    read: impl Fn(&[&str]) -> std::result::Result<Example, String>,
+) -> Result<Vec<Example>> {
     let mut examples = Vec::new();
     for (number, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             continue;
         }
-        let text = std::str::from_utf8(line).map_err(|error| at(number, format!("not UTF-8: {error}")))?;
-        let fields: Vec<&str> = text.split('\t').collect();
-        let (lemma, form, tags): (&str, Option<&str>, &str) = match (split, &fields[..]) {
-            (Split::CoveredTest, [lemma, tags]) => (lemma, None, tags),
-            (Split::CoveredTest, _) => {
-                return Err(at(
-                    number,
-                    format!("expected lemma and tags, separated by a tab; got {} fields", fields.len()),
-                ));
-            }
-            (_, [lemma, form, tags]) => (lemma, Some(form), tags),
-            _ => {
-                let got = fields.len();
-                return Err(at(number, format!("expected lemma, form and tags, separated by tabs; got {got} fields")));
-            }
-        };
-        if let Some(empty) = [("lemma", Some(lemma)), ("form", form), ("tag list", Some(tags))]
-            .iter()
-            .find(|(_, field)| field.is_some_and(|field| field.trim().is_empty()))
-        {
-            return Err(at(number, format!("the {} is empty", empty.0)));
-        }
-        examples.push(Example {
-            language: language.to_owned(),
-            lemma: lemma.to_owned(),
-            tags: tags.split(';').map(str::to_owned).collect(),
-            form: form.map(str::to_owned),
-        });
+        let text = std::str::from_utf8(line).map_err(|error| format!("not UTF-8: {error}"));
+        let example = text.and_then(|text| read(&text.split('\t').collect::<Vec<_>>()));
+        examples.push(example.map_err(|what| Error::line(file, number + 1, what))?);
     }
     Ok(examples)
 }

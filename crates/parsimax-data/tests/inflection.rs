@@ -1,7 +1,7 @@
 //! The shared task's files, from folders and archives, good and bad.
 
 use flate2::{Compression, write::GzEncoder};
-use parsimax_data::inflection::{Setting, Split, languages, parse, read};
+use parsimax_data::inflection::{Setting, Split, from_tsv, languages, parse, read, to_tsv};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -73,6 +73,19 @@ fn a_bad_line_is_reported_with_its_place() {
     let error = parse("x", "x-dev", b"a\tb\tV\n\xff\tb\tV\n", Split::Dev).expect_err("bad").to_string();
     assert!(error.starts_with("x-dev: line 2: not UTF-8"), "{error}");
     assert_eq!(parse("x", "x-dev", b"a\tb\tV\r\n", Split::Dev).expect("good")[0].tags, names(&["V"]));
+}
+
+#[test]
+fn examples_of_several_languages_survive_in_one_file() {
+    let mut examples = parse("english", "x", ENGLISH.as_bytes(), Split::Dev).expect("good");
+    examples.extend(parse("old-irish", "x", "a b\té f\tN\n".as_bytes(), Split::Dev).expect("good"));
+    let text = to_tsv(&examples);
+    assert_eq!(text.lines().next(), Some("english\tdraw\tdrawn\tV;V.PTCP;PST"));
+    assert_eq!(from_tsv("kept.tsv", text.as_bytes()).expect("reads"), examples);
+    examples.iter_mut().for_each(|example| example.form = None);
+    assert_eq!(from_tsv("kept.tsv", to_tsv(&examples).as_bytes()).expect("reads"), examples);
+    let error = from_tsv("kept.tsv", b"english\tdraw\tdrew\tV\ndraw\n").expect_err("bad").to_string();
+    assert!(error.starts_with("kept.tsv: line 2: expected language, lemma, form and tags"), "{error}");
 }
 
 #[test]

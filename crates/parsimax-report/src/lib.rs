@@ -17,6 +17,7 @@
 mod error;
 mod figure;
 pub mod figures;
+pub mod inflection;
 pub mod render;
 mod theme;
 

@@ -12,7 +12,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("parsimax-report", &["parsimax"]),
     ("parsimax-data", &[]),
     ("parsimax-linear", &["parsimax"]),
-    ("parsimax-cli", &["parsimax", "parsimax-data", "parsimax-linear", "parsimax-report"]),
+    ("parsimax-cli", &["parsimax", "parsimax-data", "parsimax-linear", "parsimax-models", "parsimax-report"]),
     ("parsimax-burn", &["parsimax"]),
     ("parsimax-python", &["parsimax", "parsimax-linear"]),
     ("xtask", &["parsimax"]),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use parsimax::registry;
+use parsimax_data::inflection::Split;
 use parsimax_data::{Format, Labels, Nominal, Task};
 use parsimax_linear::{LOGISTIC, LossSpec, Metric, Rule, loss_names};
 
@@ -39,11 +40,13 @@ pub(crate) enum LabelSource {
 }
 
 pub(crate) struct PredictConfig {
-    pub(crate) model: PathBuf,
-    pub(crate) data: PathBuf,
+    pub(crate) models: Vec<PathBuf>,
+    pub(crate) data: Option<PathBuf>,
     pub(crate) format: Option<Format>,
     pub(crate) style: Prediction,
     pub(crate) sink: Sink,
+    pub(crate) word: WordArgs,
+    pub(crate) threads: Option<usize>,
 }
 
 /// What is printed for a row.
@@ -55,10 +58,12 @@ pub(crate) enum Prediction {
 }
 
 pub(crate) struct EvalConfig {
-    pub(crate) model: PathBuf,
+    pub(crate) models: Vec<PathBuf>,
     pub(crate) data: PathBuf,
     pub(crate) format: Option<Format>,
     pub(crate) json: bool,
+    pub(crate) words: SplitArgs,
+    pub(crate) threads: Option<usize>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -230,30 +235,94 @@ fn loss(name: &str, parameters: &Parameters) -> Result<LossSpec> {
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+A linear model (made by 'parsimax fit') predicts the rows of --data. A run of 'parsimax train inflection'
+inflects --lemma by --tags, or the lines of standard input: 'lemma<TAB>tags' with --language, otherwise
+'language<TAB>lemma<TAB>tags'. Several runs decide together: their probabilities are averaged.
+
+Certificates of a beam: 'cover' says that every word of non-zero probability was kept, 'bound' that no
+other word can be more probable. 'exact' finds the most probable word and proves it, 'all' every word of
+non-zero probability; both say so if they gave up.
+
+Examples:
+  parsimax predict model --data rows.arff
+  parsimax predict run --language english --lemma draw --tags 'V;V.PTCP;PST'
+  parsimax predict run-1 run-2 run-3 --language english --json < english-covered-test")]
 pub(crate) struct PredictArgs {
-    /// Folder of the model
-    model: PathBuf,
-    /// Rows to predict, in the format of the training file; label columns are skipped
-    #[arg(long, value_name = "FILE")]
-    data: PathBuf,
-    /// The file's format, if its name does not tell
-    #[arg(long, value_enum)]
-    format: Option<FormatArg>,
-    /// Print probabilities instead of labels
-    #[arg(long, conflicts_with = "json")]
-    proba: bool,
-    /// Print one JSON object per row: labels, p
+    /// Folder of a model, or of one or more runs
+    #[arg(required = true, value_name = "MODEL")]
+    models: Vec<PathBuf>,
+    /// Print one JSON object per row or word
     #[arg(long)]
     json: bool,
     /// Write to FILE, which appears complete or not at all
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// Threads; all cores if absent
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Rows to predict, in the format of the training file; label columns are skipped
+    #[arg(long, value_name = "FILE", help_heading = "Linear models")]
+    data: Option<PathBuf>,
+    /// The file's format, if its name does not tell
+    #[arg(long, value_enum, help_heading = "Linear models")]
+    format: Option<FormatArg>,
+    /// Print probabilities instead of labels
+    #[arg(long, conflicts_with = "json", help_heading = "Linear models")]
+    proba: bool,
+    #[command(flatten)]
+    word: WordArgs,
+}
+
+/// A word to inflect, and how to search for its form.
+#[derive(Args, Clone, Default, PartialEq)]
+#[command(next_help_heading = "Runs of inflection")]
+pub(crate) struct WordArgs {
+    /// The language; not needed if the run knows one only
+    #[arg(long, value_name = "NAME")]
+    pub(crate) language: Option<String>,
+    /// The word as it stands in a dictionary; without it, lines are read from standard input
+    #[arg(long, value_name = "WORD", requires = "tags")]
+    pub(crate) lemma: Option<String>,
+    /// What it should become, tags separated by ';'
+    #[arg(long, value_name = "TAGS", requires = "lemma")]
+    pub(crate) tags: Option<String>,
+    /// How to search [beam]
+    #[arg(long, value_enum)]
+    pub(crate) decoder: Option<DecoderArg>,
+    /// Width of the beam [5]
+    #[arg(long, value_name = "N")]
+    pub(crate) beam: Option<usize>,
+    /// Prefixes that 'exact' and 'all' may look at before they give up [10000]
+    #[arg(long, value_name = "N")]
+    pub(crate) expansions: Option<usize>,
+    /// Words that 'sample' draws [5]
+    #[arg(long, value_name = "N")]
+    pub(crate) samples: Option<usize>,
+    /// Seed of 'sample' [1]
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+}
+
+/// The searches by name.
+#[derive(Clone, Copy, PartialEq, ValueEnum)]
+pub(crate) enum DecoderArg {
+    /// Keeps the best prefixes, with certificates
+    Beam,
+    /// Keeps the best prefix only
+    Greedy,
+    /// The most probable word, proven
+    Exact,
+    /// Every word of non-zero probability
+    All,
+    /// Words at random
+    Sample,
 }
 
 impl PredictArgs {
     pub(crate) fn resolve(self) -> PredictConfig {
         PredictConfig {
-            model: self.model,
+            models: self.models,
             data: self.data,
             format: self.format.map(FormatArg::resolve),
             style: match (self.proba, self.json) {
@@ -262,27 +331,67 @@ impl PredictArgs {
                 _ => Prediction::Labels,
             },
             sink: Sink::new(self.output),
+            word: self.word,
+            threads: self.threads,
         }
     }
 }
 
 #[derive(Args)]
+#[command(after_help = "\
+A linear model is judged on a file of labelled rows. A run of 'parsimax train inflection' is judged on a
+split of the shared task's files; several runs decide together: their probabilities are averaged. Its
+JSON keys are accuracy (the mean over languages), languages, levenshtein, one_hypothesis,
+cover_certificate, bound_certificate, attention_nonzeros, output_nonzeros and words_per_second.
+
+Examples:
+  parsimax eval model --data test.arff
+  parsimax eval run --data conll2018 --split dev
+  parsimax eval run-1 run-2 run-3 --data conll2018 --split test --languages english --json")]
 pub(crate) struct EvalArgs {
-    /// Folder of the model
-    model: PathBuf,
-    /// Rows with labels, in the format of the training file
+    /// Folder of a model, or of one or more runs
+    #[arg(required = true, value_name = "MODEL")]
+    models: Vec<PathBuf>,
+    /// Rows with labels, in the format of the training file; for runs the folder or archive of the task
     #[arg(long, value_name = "FILE")]
     data: PathBuf,
-    /// The file's format, if its name does not tell
-    #[arg(long, value_enum)]
-    format: Option<FormatArg>,
-    /// Print one JSON object; F1 and shares of rows are percentages
+    /// Print one JSON object; F1, accuracy and shares are percentages
     #[arg(long)]
     json: bool,
+    /// Threads; all cores if absent
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// The file's format, if its name does not tell
+    #[arg(long, value_enum, help_heading = "Linear models")]
+    format: Option<FormatArg>,
+    #[command(flatten)]
+    words: SplitArgs,
+}
+
+/// The words to judge a run on.
+#[derive(Args, Clone, Default, PartialEq)]
+#[command(next_help_heading = "Runs of inflection")]
+pub(crate) struct SplitArgs {
+    /// dev, test, train-low, train-medium or train-high [dev]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) split: Option<Split>,
+    /// Languages, separated by commas; without it those that the run has learnt
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub(crate) languages: Option<Vec<String>>,
+    /// Width of the beam [5]
+    #[arg(long, value_name = "N")]
+    pub(crate) beam: Option<usize>,
 }
 
 impl EvalArgs {
     pub(crate) fn resolve(self) -> EvalConfig {
-        EvalConfig { model: self.model, data: self.data, format: self.format.map(FormatArg::resolve), json: self.json }
+        EvalConfig {
+            models: self.models,
+            data: self.data,
+            format: self.format.map(FormatArg::resolve),
+            json: self.json,
+            words: self.words,
+            threads: self.threads,
+        }
     }
 }

@@ -214,7 +214,8 @@ fn predict_task(task: FileTask, head: &Head) -> FileTask {
 
 /// Predicts every row of a file.
 pub(crate) fn predict(config: &PredictConfig) -> Result<()> {
-    let (model, features, _) = load(&config.model, &config.data, config.format, false)?;
+    let data = config.data.as_ref().ok_or_else(|| Failure::new("--data is missing: the rows to predict"))?;
+    let (model, features, _) = load(&config.models[0], data, config.format, false)?;
     let names = &model.head.labels;
     let sets = model.decide(&features)?;
     let p = model.coefficients.probabilities(&features, &model.loss()?)?;
@@ -242,7 +243,7 @@ struct Evaluation {
 
 /// Judges the model on a file.
 pub(crate) fn eval(config: &EvalConfig) -> Result<()> {
-    let (model, features, targets) = load(&config.model, &config.data, config.format, true)?;
+    let (model, features, targets) = load(&config.models[0], &config.data, config.format, true)?;
     let targets = targets.ok_or_else(|| Failure::new(format!("{}: no labels", config.data.display())))?;
     let (features, targets, dropped) = data::labelled(features, targets)?;
     let counts = Counts::new(&model.decide(&features)?, &targets)?;

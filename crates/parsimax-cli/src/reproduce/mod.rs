@@ -2,6 +2,7 @@
 //! paper's own numbers beside them.
 
 mod figure;
+mod inflection;
 mod multilabel;
 mod proportions;
 
@@ -16,6 +17,7 @@ use crate::{Failure, Result};
 pub(crate) enum ReproduceConfig {
     MultiLabel { data: PathBuf, out: Place },
     LabelProportions { draws: usize, out: Place },
+    Inflection(Box<inflection::InflectionArgs>),
 }
 
 /// Where results go, and what they depend on.
@@ -49,6 +51,8 @@ enum Experiment {
         #[command(flatten)]
         place: PlaceArgs,
     },
+    /// Table 1 of the sparse sequence-to-sequence paper: inflection, attention × output
+    Inflection(Box<inflection::InflectionArgs>),
 }
 
 #[derive(Args)]
@@ -77,6 +81,7 @@ impl ReproduceArgs {
             Experiment::LabelProportions { draws, place } => {
                 ReproduceConfig::LabelProportions { draws, out: place.resolve() }
             }
+            Experiment::Inflection(args) => ReproduceConfig::Inflection(args),
         }
     }
 }
@@ -85,6 +90,7 @@ pub(crate) fn run(config: &ReproduceConfig) -> Result<()> {
     match config {
         ReproduceConfig::MultiLabel { data, out } => multilabel::run(data, out),
         ReproduceConfig::LabelProportions { draws, out } => proportions::run(*draws, out),
+        ReproduceConfig::Inflection(args) => inflection::run(args),
     }
 }
 

@@ -1,4 +1,5 @@
 //! Running the binary and looking at what it leaves behind.
+#![allow(dead_code, reason = "each file of tests uses a part of it")]
 
 use std::fs;
 use std::io::Write;

@@ -21,6 +21,12 @@ impl<M: Scorer> Ensemble<M> {
         }
         Ok(Self { members })
     }
+
+    /// The models.
+    #[must_use]
+    pub fn members(&self) -> &[M] {
+        &self.members
+    }
 }
 
 impl<M: Scorer> Scorer for Ensemble<M> {

@@ -17,6 +17,7 @@
 //! | [`Beam`] | good sequences, fast; width 1 is greedy | [`Beams::cover`], [`Beams::bound`] |
 //! | [`BestFirst`] | the `n` most probable sequences, or all of them | [`Found::proof`] |
 //! | [`Sample`] | a random sequence | none |
+//! | [`Follow`] | nothing: it reads a given sequence | none |
 //!
 //! [`Ensemble`] is a scorer made of several: it averages their probabilities at each step.
 //!
@@ -27,12 +28,14 @@
 mod beam;
 mod best_first;
 mod ensemble;
+mod follow;
 mod next;
 mod sample;
 
 pub use beam::{Beam, Beams};
 pub use best_first::{BestFirst, Found, Proof};
 pub use ensemble::Ensemble;
+pub use follow::Follow;
 pub use next::{Entry, Next};
 pub use sample::Sample;
 

@@ -1,12 +1,12 @@
 //! What a run has learnt so far, in one file that is either whole or not there.
 //!
 //! A safetensors file: the parameters by name, the optimiser's memory, and in its header everything else as JSON, with
-//! a checksum over all tensors. It is written beside its place, flushed, and moved there, so that whoever reads it sees
+//! a checksum over all of it. The same contents are always the same bytes. It is written beside its place, flushed, and moved there, so that whoever reads it sees
 //! the last whole one, whatever happened.
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
-use serde::{Serialize, de::DeserializeOwned};
-use std::collections::HashMap;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::{self, File};
 use std::io::Write;
@@ -18,7 +18,7 @@ pub struct Checkpoint {
     /// Name, shape and numbers of each tensor.
     pub tensors: Vec<(String, Vec<usize>, Vec<f32>)>,
     /// JSON by key.
-    pub notes: HashMap<String, String>,
+    pub notes: BTreeMap<String, String>,
 }
 
 /// Why a checkpoint could not be written or read.
@@ -59,11 +59,22 @@ impl std::error::Error for CheckpointError {
     }
 }
 
-const CHECKSUM: &str = "crc32";
+/// The key of our part of the header. It is one string, because the header has no order of its own.
+const HEADER: &str = "parsimax";
 
-fn checksum<'a>(tensors: impl Iterator<Item = (&'a str, &'a [u8])>) -> String {
+/// Our part of the header.
+#[derive(Serialize, Deserialize)]
+struct Header {
+    crc32: String,
+    notes: BTreeMap<String, String>,
+}
+
+/// Over the names and bytes of tensors in the order of their names, and over the notes.
+fn checksum(mut tensors: Vec<(&str, &[u8])>, notes: &BTreeMap<String, String>) -> String {
+    tensors.sort_by_key(|(name, _)| *name);
+    let notes = notes.iter().map(|(key, note)| (key.as_str(), note.as_bytes()));
     let mut hasher = crc32fast::Hasher::new();
-    for (name, bytes) in tensors {
+    for (name, bytes) in tensors.into_iter().chain(notes) {
         hasher.update(name.as_bytes());
         hasher.update(bytes);
     }
@@ -107,8 +118,9 @@ impl Checkpoint {
             self.tensors.iter().map(|(_, _, values)| values.iter().flat_map(|v| v.to_le_bytes()).collect()).collect();
         let named: Vec<(&str, &[u8])> =
             self.tensors.iter().zip(&bytes).map(|((name, _, _), bytes)| (name.as_str(), &bytes[..])).collect();
-        let mut notes = self.notes.clone();
-        notes.insert(CHECKSUM.to_owned(), checksum(sorted(&named)));
+        let header = Header { crc32: checksum(named, &self.notes), notes: self.notes.clone() };
+        let header = serde_json::to_string(&header).map_err(|error| broken(error.to_string()))?;
+        let notes = HashMap::from([(HEADER.to_owned(), header)]);
         let views = self.tensors.iter().zip(&bytes).map(|((name, shape, _), bytes)| {
             TensorView::new(Dtype::F32, shape.clone(), bytes).map(|view| (name.as_str(), view))
         });
@@ -127,15 +139,13 @@ impl Checkpoint {
         let not_whole = |error: safetensors::SafeTensorError| broken(format!("not a whole checkpoint: {error}"));
         let (_, header) = SafeTensors::read_metadata(&bytes).map_err(not_whole)?;
         let tensors = SafeTensors::deserialize(&bytes).map_err(not_whole)?;
-        let notes = header.metadata().clone().unwrap_or_default();
+        let foreign = || broken("not a checkpoint of parsimax: its header does not say so".to_owned());
+        let header = header.metadata().as_ref().and_then(|metadata| metadata.get(HEADER)).ok_or_else(foreign)?;
+        let damaged = || broken("damaged: its contents do not match their checksum".to_owned());
+        let Header { crc32, notes } = serde_json::from_str(header).map_err(|_| damaged())?;
         let views = tensors.tensors();
-        let named: Vec<(&str, &[u8])> = views.iter().map(|(name, view)| (name.as_str(), view.data())).collect();
-        match notes.get(CHECKSUM) {
-            None => return Err(broken("not a checkpoint of parsimax: it has no checksum".to_owned())),
-            Some(written) if *written != checksum(sorted(&named)) => {
-                return Err(broken("damaged: its numbers do not match their checksum".to_owned()));
-            }
-            Some(_) => {}
+        if crc32 != checksum(views.iter().map(|(name, view)| (name.as_str(), view.data())).collect(), &notes) {
+            return Err(damaged());
         }
         let mut tensors = Vec::with_capacity(views.len());
         for (name, view) in &views {
@@ -175,11 +185,4 @@ impl Checkpoint {
             CheckpointError::Broken { path: path.to_owned(), what }
         })
     }
-}
-
-/// Tensors in the order of their names: the file has an order of its own.
-fn sorted<'a>(tensors: &[(&'a str, &'a [u8])]) -> impl Iterator<Item = (&'a str, &'a [u8])> + use<'a> {
-    let mut tensors = tensors.to_vec();
-    tensors.sort_by_key(|(name, _)| *name);
-    tensors.into_iter()
 }

@@ -2,7 +2,7 @@
 
 use crate::seq2seq::Pair;
 use parsimax_data::inflection::Example;
-use parsimax_data::vocabulary::{Vocabulary, characters};
+use parsimax_data::vocabulary::{UNKNOWN, Vocabulary, characters};
 use serde::{Deserialize, Serialize};
 
 /// The symbols of both sides.
@@ -63,16 +63,27 @@ impl Task {
     /// A target as text; the unknown symbol is shown as �.
     #[must_use]
     pub fn text(&self, symbols: &[u32]) -> String {
-        let unknown = parsimax_data::vocabulary::UNKNOWN;
-        symbols.iter().map(|s| if *s == unknown { "�" } else { self.target.symbol(*s).unwrap_or("�") }).collect()
+        symbols.iter().map(|s| if *s == UNKNOWN { "�" } else { self.target.symbol(*s).unwrap_or("�") }).collect()
     }
 
-    /// Languages, tags and characters of an example that the model has never seen.
+    /// The languages, in alphabetical order.
+    #[must_use]
+    pub fn languages(&self) -> Vec<&str> {
+        let symbols = (0..self.source.len()).filter_map(|n| self.source.symbol(n as u32));
+        symbols.filter_map(|symbol| symbol.strip_prefix("language:")).collect()
+    }
+
+    /// Languages, tags and characters of an example that the model has never seen, as in "tag 'PST'".
     #[must_use]
     pub fn unseen(&self, example: &Example) -> Vec<String> {
-        let unknown = parsimax_data::vocabulary::UNKNOWN;
-        let symbols = source_symbols(example).into_iter().zip(Self::positions(example));
-        symbols.filter(|(symbol, _)| self.source.number(symbol) == unknown).map(|(_, name)| name).collect()
+        let kind = |position: usize| match position {
+            0 => "language",
+            p if p <= example.tags.len() => "tag",
+            _ => "character",
+        };
+        let symbols = source_symbols(example).into_iter().zip(Self::positions(example)).enumerate();
+        let unseen = symbols.filter(|(_, (symbol, _))| self.source.number(symbol) == UNKNOWN);
+        unseen.map(|(position, (_, name))| format!("{} '{name}'", kind(position))).collect()
     }
 }
 
@@ -102,7 +113,11 @@ mod tests {
         let task = Task::new(&[example("V", "V", "V")]);
         let pair = task.pair(&example("V", "V", "V"));
         assert_ne!(pair.source[1], pair.source[2]);
-        assert_eq!(task.unseen(&example("Vø", "V;PST", "V")), ["PST", "ø"]);
+        assert_eq!(task.unseen(&example("Vø", "V;PST", "V")), ["tag 'PST'", "character 'ø'"]);
+        let mut foreign = example("V", "V", "V");
+        foreign.language = "y".into();
+        assert_eq!(task.unseen(&foreign), ["language 'y'"]);
+        assert_eq!(task.languages(), ["x"]);
         assert_eq!(task.text(&[1]), "�");
     }
 }

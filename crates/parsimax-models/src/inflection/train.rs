@@ -1,14 +1,17 @@
-//! The training loop, and the folder in which a run lives.
+//! The training loop.
 
 use super::checkpoint::{Checkpoint, CheckpointError};
+use super::error::TrainError;
+use super::run::{BEST, LATEST, build, keep_examples, kept_examples, restore};
 use super::task::Task;
 use crate::decode::{Beam, DecodeError, Limits, decode};
-use crate::seq2seq::{Adam, Choice, Config, Pair, Seq2Seq, Totals, Translator};
+use crate::seq2seq::{Adam, Choice, Pair, Seq2Seq, Totals, Translator};
 use parsimax_data::buckets::{batches, epoch_seed};
 use parsimax_data::inflection::Example;
+use parsimax_data::vocabulary::UNKNOWN;
 use serde::{Deserialize, Serialize};
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// What a run is asked to do. Together with the data it decides everything.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -28,7 +31,7 @@ pub struct Settings {
     pub batch: usize,
     /// Passes over the data.
     pub epochs: usize,
-    /// Adam's rate at the start; it is halved when the validation loss rises.
+    /// Adam's rate at the start; it is halved when the validation loss has risen over a thousand steps or more.
     pub rate: f32,
     /// Longest gradient, of the mean over symbols.
     pub clip: f32,
@@ -77,17 +80,35 @@ pub struct EpochRecord {
 
 /// Where a run stands.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Position {
+pub(super) struct Position {
     /// Epochs that are over.
-    epoch: usize,
+    pub(super) epoch: usize,
     /// Batches of this epoch that are over.
     batch: usize,
     steps: u64,
     rate: f32,
     /// Training loss of this epoch so far, and its symbols.
     sum: (f64, usize),
+    /// Steps and validation loss when the rate was last thought over.
+    thought: Option<(u64, f64)>,
     best: Option<(usize, f64)>,
-    history: Vec<EpochRecord>,
+    pub(super) history: Vec<EpochRecord>,
+}
+
+/// Steps after which the rate is thought over, at the end of an epoch. Small data make short epochs, and from one to
+/// the next the validation loss rises by chance.
+const THINK_EVERY: u64 = 1000;
+
+impl Position {
+    /// Halves the rate if the validation loss is higher than it was.
+    fn think_over(&mut self, loss: f64) {
+        match self.thought {
+            Some((steps, _)) if self.steps < steps + THINK_EVERY => return,
+            Some((_, before)) if loss > before => self.rate /= 2.0,
+            _ => {}
+        }
+        self.thought = Some((self.steps, loss));
+    }
 }
 
 /// What a run shows while it goes on.
@@ -124,51 +145,6 @@ pub enum Outcome {
     Stopped,
 }
 
-/// Why a run could not go on.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum TrainError {
-    /// The settings make no sense, or scores are no longer finite.
-    Model(parsimax::Error),
-    /// A checkpoint cannot be written or read.
-    Checkpoint(CheckpointError),
-    /// Decoding failed.
-    Decode(DecodeError),
-    /// Nothing to learn from.
-    NoData(&'static str),
-}
-
-impl fmt::Display for TrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Model(error) => write!(f, "{error}"),
-            Self::Checkpoint(error) => write!(f, "{error}"),
-            Self::Decode(error) => write!(f, "{error}"),
-            Self::NoData(what) => write!(f, "train: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for TrainError {}
-
-impl From<parsimax::Error> for TrainError {
-    fn from(error: parsimax::Error) -> Self {
-        Self::Model(error)
-    }
-}
-
-impl From<CheckpointError> for TrainError {
-    fn from(error: CheckpointError) -> Self {
-        Self::Checkpoint(error)
-    }
-}
-
-impl From<DecodeError> for TrainError {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
-    }
-}
-
 /// A run in its folder.
 #[derive(Debug)]
 pub struct Trainer {
@@ -180,86 +156,79 @@ pub struct Trainer {
     position: Position,
     train: Vec<Pair>,
     validation: Vec<Pair>,
+    /// Of the examples, as they were kept.
+    data: String,
+    save_every: Duration,
 }
 
-const LATEST: &str = "latest.safetensors";
-const BEST: &str = "best.safetensors";
-
-/// Batches between two checkpoints of a long epoch.
-const SAVE_EVERY: usize = 200;
+/// What is lost at most when a run is killed.
+const SAVE_EVERY: Duration = Duration::from_secs(30);
 
 impl Trainer {
-    /// A new run.
+    /// A new run. Its folder is made if it is not there, and from then on holds all that the run depends on.
     ///
     /// # Errors
-    /// If there is nothing to learn from or the settings make no sense.
+    /// If there is nothing to learn from, the settings make no sense, or the folder cannot be written.
     pub fn new(
         folder: &Path,
         settings: Settings,
         train: &[Example],
         validation: &[Example],
     ) -> Result<Self, TrainError> {
+        check(&settings, train, validation)?;
         let task = Task::new(train);
         let model = build(&settings, &task)?;
         let adam = Adam::new(model.values().len());
         let (epoch, batch, steps, rate) = (0, 0, 0, settings.rate);
-        let position = Position { epoch, batch, steps, rate, sum: (0.0, 0), best: None, history: Vec::new() };
-        let folder = folder.to_owned();
-        let mut trainer =
-            Self { folder, settings, task, model, adam, position, train: Vec::new(), validation: Vec::new() };
-        trainer.give(train, validation)?;
+        let position =
+            Position { epoch, batch, steps, rate, sum: (0.0, 0), thought: None, best: None, history: Vec::new() };
+        let [train, validation] = [train, validation].map(|examples| {
+            let pairs = examples.iter().map(|example| task.pair(example)).collect::<Vec<_>>();
+            (examples, pairs)
+        });
+        let data = keep_examples(folder, train.0, validation.0)?;
+        let (folder, train, validation, save_every) = (folder.to_owned(), train.1, validation.1, SAVE_EVERY);
+        let trainer = Self { folder, settings, task, model, adam, position, train, validation, data, save_every };
+        trainer.save(LATEST)?;
         Ok(trainer)
     }
 
-    /// A run that was saved, at the place where it stopped. The data must be what it was.
+    /// A run that was saved, at the place where it stopped.
     ///
     /// # Errors
-    /// If the checkpoint cannot be read, is damaged, or does not fit its own settings.
-    pub fn resume(folder: &Path, train: &[Example], validation: &[Example]) -> Result<Self, TrainError> {
+    /// If a file of the run cannot be read, is damaged, or does not fit the others.
+    pub fn resume(folder: &Path) -> Result<Self, TrainError> {
         let path = folder.join(LATEST);
         let saved = Checkpoint::read(&path)?;
         let settings: Settings = saved.noted(&path, "settings")?;
         let task: Task = saved.noted(&path, "task")?;
         let position: Position = saved.noted(&path, "position")?;
+        let data: String = saved.noted(&path, "data")?;
         let mut model = build(&settings, &task)?;
         restore(&mut model, &saved, &path)?;
         let count = model.values().len();
         let moment = |name: &str| saved.numbers(&path, name, count).map(<[f32]>::to_vec);
         let (first, second) = (moment("adam.first")?, moment("adam.second")?);
         let adam = Adam { steps: position.steps, first, second };
-        let folder = folder.to_owned();
-        let mut trainer =
-            Self { folder, settings, task, model, adam, position, train: Vec::new(), validation: Vec::new() };
-        trainer.give(train, validation)?;
-        Ok(trainer)
+        let kept = kept_examples(folder, &data)?;
+        check(&settings, &kept[0], &kept[1])?;
+        let [train, validation] = kept.map(|examples| examples.iter().map(|example| task.pair(example)).collect());
+        let (folder, save_every) = (folder.to_owned(), SAVE_EVERY);
+        Ok(Self { folder, settings, task, model, adam, position, train, validation, data, save_every })
     }
 
-    /// The best model of a run, with its symbols.
-    ///
-    /// # Errors
-    /// As [`resume`](Trainer::resume).
-    pub fn best(folder: &Path) -> Result<(Task, Seq2Seq), TrainError> {
-        let path = folder.join(BEST);
-        let saved = Checkpoint::read(&path)?;
-        let task: Task = saved.noted(&path, "task")?;
-        let mut model = build(&saved.noted(&path, "settings")?, &task)?;
-        restore(&mut model, &saved, &path)?;
-        Ok((task, model))
+    /// Goes on for so many epochs in all, instead of what the settings said.
+    #[must_use]
+    pub fn epochs(mut self, epochs: usize) -> Self {
+        self.settings.epochs = epochs;
+        self
     }
 
-    fn give(&mut self, train: &[Example], validation: &[Example]) -> Result<(), TrainError> {
-        if train.is_empty() || validation.is_empty() {
-            return Err(TrainError::NoData("there must be examples to learn from and examples to validate on"));
-        }
-        if train.iter().chain(validation).any(|example| example.form.is_none()) {
-            return Err(TrainError::NoData("an example has no form: covered files cannot be learnt from"));
-        }
-        if self.settings.batch == 0 {
-            return Err(TrainError::NoData("a batch must hold at least one example"));
-        }
-        self.train = train.iter().map(|example| self.task.pair(example)).collect();
-        self.validation = validation.iter().map(|example| self.task.pair(example)).collect();
-        Ok(())
+    /// Saves as often inside an epoch; what happens in training does not depend on it.
+    #[must_use]
+    pub fn save_every(mut self, time: Duration) -> Self {
+        self.save_every = time;
+        self
     }
 
     /// What the run was asked to do.
@@ -286,6 +255,7 @@ impl Trainer {
     /// If the model diverges or a checkpoint cannot be written.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, TrainError> {
         let lengths: Vec<usize> = self.train.iter().map(|pair| 64 * pair.source.len() + pair.target.len()).collect();
+        let mut saved = Instant::now();
         while self.position.epoch < self.settings.epochs {
             let seed = epoch_seed(self.settings.seed, self.position.epoch as u64);
             let order = batches(&lengths, self.settings.batch, seed);
@@ -302,14 +272,16 @@ impl Trainer {
                     symbols,
                 };
                 let must_stop = observer.batch(&progress);
-                if must_stop || self.position.batch.is_multiple_of(SAVE_EVERY) {
+                if must_stop || saved.elapsed() >= self.save_every {
                     self.save(LATEST)?;
+                    saved = Instant::now();
                 }
                 if must_stop {
                     return Ok(Outcome::Stopped);
                 }
             }
             let record = self.end_epoch()?;
+            saved = Instant::now();
             observer.epoch(&record);
         }
         Ok(Outcome::Finished)
@@ -339,7 +311,9 @@ impl Trainer {
             0 => pairs.len(),
             n => n.min(pairs.len()),
         };
-        let accuracy = accuracy(&self.model, &pairs[..words], 1)?;
+        // Evenly from all of them: languages stand one after the other.
+        let words: Vec<&Pair> = (0..words).map(|i| pairs[i * pairs.len() / words]).collect();
+        let accuracy = accuracy(&self.model, &words, 1)?;
         let position = &mut self.position;
         let record = EpochRecord {
             epoch: position.epoch + 1,
@@ -350,9 +324,7 @@ impl Trainer {
             output_nonzeros: accuracy.output_nonzeros,
             rate: position.rate,
         };
-        if position.history.last().is_some_and(|last| validation_loss > last.validation_loss) {
-            position.rate /= 2.0;
-        }
+        position.think_over(validation_loss);
         position.history.push(record);
         position.epoch += 1;
         (position.batch, position.sum) = (0, (0.0, 0));
@@ -366,10 +338,11 @@ impl Trainer {
     }
 
     fn save(&self, name: &str) -> Result<(), CheckpointError> {
-        let mut saved = Checkpoint { tensors: Vec::new(), notes: std::collections::HashMap::new() };
+        let mut saved = Checkpoint { tensors: Vec::new(), notes: Default::default() };
         saved.note("settings", &self.settings);
         saved.note("task", &self.task);
         saved.note("position", &self.position);
+        saved.note("data", &self.data);
         let named = self.model.named().map(|(name, shape, values)| (name.to_owned(), shape.to_vec(), values.to_vec()));
         saved.tensors.extend(named);
         if name == LATEST {
@@ -381,27 +354,33 @@ impl Trainer {
     }
 }
 
-fn build(settings: &Settings, task: &Task) -> parsimax::Result<Seq2Seq> {
-    let config = Config {
-        source_symbols: task.source.len(),
-        target_symbols: task.target.len(),
-        size: settings.size,
-        layers: settings.layers,
-        dropout: settings.dropout,
-        attention: settings.attention.clone(),
-        output: settings.output.clone(),
-    };
-    Seq2Seq::new(config, settings.seed)
-}
-
-/// Puts saved parameters into a model of the same shape.
-fn restore(model: &mut Seq2Seq, saved: &Checkpoint, path: &Path) -> Result<(), CheckpointError> {
-    let mut values = Vec::with_capacity(model.values().len());
-    for (name, _, current) in model.named() {
-        values.extend_from_slice(saved.numbers(path, name, current.len())?);
+/// Complains about examples that cannot be learnt from, and about settings that no model would notice.
+fn check(settings: &Settings, train: &[Example], validation: &[Example]) -> Result<(), TrainError> {
+    if train.is_empty() || validation.is_empty() {
+        return Err(TrainError::NoData("there must be examples to learn from and examples to validate on"));
     }
-    model.values_mut().copy_from_slice(&values);
-    Ok(())
+    let mut all = train.iter().chain(validation);
+    if all.clone().any(|example| example.form.is_none()) {
+        return Err(TrainError::NoData("an example has no form: covered files cannot be learnt from"));
+    }
+    let is_plain = |text: &str| !text.is_empty() && !text.contains(['\t', '\n', '\r']);
+    let is_whole =
+        |e: &Example| [&e.language, &e.lemma].into_iter().chain(&e.form).chain(&e.tags).all(|text| is_plain(text));
+    if !all.all(is_whole) {
+        return Err(TrainError::NoData("a field of an example is empty or contains a tab or a line break"));
+    }
+    let numbers = [
+        ("batch", settings.batch as f64, settings.batch >= 1, "at least 1"),
+        ("epochs", settings.epochs as f64, settings.epochs >= 1, "at least 1"),
+        ("rate", f64::from(settings.rate), settings.rate > 0.0 && settings.rate.is_finite(), "above 0"),
+        ("clip", f64::from(settings.clip), settings.clip > 0.0, "above 0"),
+    ];
+    match numbers.into_iter().find(|(_, _, is_good, _)| !is_good) {
+        Some((name, got, _, expected)) => {
+            Err(parsimax::Error::Parameter { operation: "train", name, expected, got }.into())
+        }
+        None => Ok(()),
+    }
 }
 
 /// How many words a model gets right, and how sure it is.
@@ -424,7 +403,9 @@ pub fn accuracy(model: &Seq2Seq, pairs: &[&Pair], width: usize) -> Result<Accura
         let mut translator = Translator::new(model, &sources);
         let beams = decode(&mut translator, part.len(), Limits::default(), |_, o| Beam::new(width, o))?;
         let is_right = |(beam, pair): &(&crate::decode::Beams, &&Pair)| {
-            beam.hypotheses.first().is_some_and(|best| best.symbols == pair.target)
+            // A character that the model cannot write is never right.
+            let is_known = !pair.target.contains(&UNKNOWN);
+            is_known && beam.hypotheses.first().is_some_and(|best| best.symbols == pair.target)
         };
         right += beams.iter().zip(part).filter(is_right).count();
         steps += translator.counts().steps;

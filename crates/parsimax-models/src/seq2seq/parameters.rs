@@ -91,10 +91,31 @@ impl Slots {
         self.named.iter().map(|(_, slot)| slot.rows * slot.columns).sum()
     }
 
-    /// Uniform in ±1/√size, as is usual for recurrent layers.
+    /// Embeddings are normal, so that symbols can be told apart from the first step; everything else is uniform in
+    /// ±1/√n, where n is the width of a state for recurrent layers and of the input for the others.
     pub(super) fn random(&self, config: &Config, seed: u64) -> Vec<f32> {
         let mut random = Rng::with_seed(seed);
-        let bound = 1.0 / (config.size as f32).sqrt();
-        (0..self.count()).map(|_| (2.0 * random.f32() - 1.0) * bound).collect()
+        let mut values = Vec::with_capacity(self.count());
+        for (name, slot) in &self.named {
+            let count = slot.rows * slot.columns;
+            if name.ends_with("embedding.weight") {
+                values.extend((0..count).map(|_| normal(&mut random)));
+                continue;
+            }
+            let width = match name.as_str() {
+                name if name.contains(".rnn.") => slot.rows / 4,
+                "output.bias" => config.size,
+                _ => slot.columns,
+            };
+            let bound = 1.0 / (width as f32).sqrt();
+            values.extend((0..count).map(|_| (2.0 * random.f32() - 1.0) * bound));
+        }
+        values
     }
+}
+
+/// A standard normal number, by Box and Muller.
+fn normal(random: &mut Rng) -> f32 {
+    let (u, v) = (1.0 - random.f64(), random.f64());
+    ((-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()) as f32
 }

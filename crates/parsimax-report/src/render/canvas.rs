@@ -190,12 +190,12 @@ pub(super) fn number(x: f64) -> String {
 }
 
 /// A colour as six digits.
-pub(super) fn hex((r, g, b): Colour) -> String {
+pub(crate) fn hex((r, g, b): Colour) -> String {
     format!("#{r:02x}{g:02x}{b:02x}")
 }
 
 /// Text with the characters escaped that mean something in XML.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 

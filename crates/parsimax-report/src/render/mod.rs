@@ -12,11 +12,14 @@ mod text;
 
 use crate::{Figure, Plot, Theme};
 use canvas::{Canvas, Rect};
-use text::{Anchor, Text};
+use text::Anchor;
 
+pub(crate) use canvas::{escaped, hex};
 pub use data::{csv, json};
+pub(crate) use page::styled_page;
 pub use page::{figure_page, page};
 pub use pixels::png;
+pub(crate) use text::Text;
 
 /// Width and height of a picture in pixels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

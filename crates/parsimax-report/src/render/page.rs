@@ -10,10 +10,15 @@ use crate::{Figure, Theme};
 /// prefers dark, their colours are exchanged.
 #[must_use]
 pub fn page(title: &str, body: &str) -> String {
+    styled_page(title, "", body)
+}
+
+/// The same with rules of its own.
+pub(crate) fn styled_page(title: &str, rules: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{}{rules}</style>\n</head>\n\
          <body>\n<main>\n{body}</main>\n</body>\n</html>\n",
         escaped(title),
         style()

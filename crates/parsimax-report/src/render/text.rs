@@ -16,7 +16,7 @@ pub(super) const LINE: f64 = 1.24;
 
 /// A size, a weight and a rank.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Text {
+pub(crate) struct Text {
     pub(super) size: f64,
     pub(super) bold: bool,
     pub(super) faint: bool,
@@ -24,7 +24,7 @@ pub(super) struct Text {
 }
 
 impl Text {
-    pub(super) fn plain(size: f64) -> Self {
+    pub(crate) fn plain(size: f64) -> Self {
         Self { size, bold: false, faint: false, halo: false }
     }
 
@@ -43,7 +43,7 @@ impl Text {
     }
 
     /// The width of a line of text, with a little room for fonts that run wider.
-    pub(super) fn width(self, text: &str) -> f64 {
+    pub(crate) fn width(self, text: &str) -> f64 {
         // Measured a hundred times as large, because the answer is a whole number.
         let size = self.size * LINE * 100.0;
         let style = if self.bold { FontStyle::Bold } else { FontStyle::Normal };

@@ -1,4 +1,4 @@
-//! `parsimax demo`: all mappings side by side on three score vectors.
+//! `parsimax tour`: all mappings side by side on three score vectors.
 
 use std::io::{self, IsTerminal, Write};
 

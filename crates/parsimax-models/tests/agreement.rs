@@ -3,8 +3,10 @@
 use parsimax_data::demo::demo;
 use parsimax_data::inflection::{Example, Setting, Split, read};
 use parsimax_models::inflection::{
-    Certificate, Decoder, EpochRecord, Observer, Prediction, Predictor, Progress, Run, Settings, Trainer, evaluate,
+    Certificate, Decoder, EpochRecord, Observer, Prediction, Predictor, Progress, Run, Settings, Trainer, Word,
+    evaluate,
 };
+use parsimax_models::seq2seq::Choice;
 use std::path::{Path, PathBuf};
 
 struct Quiet;
@@ -17,12 +19,37 @@ impl Observer for Quiet {
     fn epoch(&mut self, _: &EpochRecord) {}
 }
 
+/// Small, and soon sure of itself.
+fn settings() -> Settings {
+    Settings { size: 32, batch: 16, epochs: 6, rate: 4e-3, ..Settings::default() }
+}
+
 fn trained(folder: &Path, settings: Settings, train: &[Example], validation: &[Example]) -> Run {
     Trainer::new(folder, settings, train, validation).expect("starts").run(&mut Quiet).expect("trains");
     Run::open(folder).expect("opens")
 }
 
-const EXPANSIONS: usize = 3000;
+const EXPANSIONS: usize = 300;
+
+/// Single precision: a product of matrices may round otherwise in another batch, in each of some dozen steps.
+const ROUNDING: f64 = 1e-4;
+
+fn is_near(a: f64, b: f64) -> bool {
+    (a - b).abs() <= ROUNDING * a.max(b)
+}
+
+/// The words that matter: those that rounding cannot make or unmake.
+fn certain(prediction: &Prediction) -> Vec<&Word> {
+    prediction.hypotheses.iter().filter(|word| word.probability > ROUNDING).collect()
+}
+
+/// The same best word, unless two are equally good.
+fn assert_same_best(a: &Prediction, b: &Prediction, word: &str) {
+    let (first, other) = (&a.hypotheses[0], &b.hypotheses[0]);
+    assert!(is_near(first.probability, other.probability), "{word}: {first:?} {other:?}");
+    let is_tie = a.hypotheses.get(1).is_some_and(|second| is_near(first.probability, second.probability));
+    assert!(is_tie || first.form == other.form, "{word}: {first:?} {other:?}");
+}
 
 /// Compares on every word whose enumeration ends; returns how many these are.
 fn compare(predictor: &Predictor, words: &[Example]) -> usize {
@@ -35,24 +62,24 @@ fn compare(predictor: &Predictor, words: &[Example]) -> usize {
     for (i, all) in all.iter().enumerate().filter(|(_, all)| is_complete(all)) {
         compared += 1;
         let word = &words[i].lemma;
-        // Every decoder adds the same logarithms in the same order: nothing may differ, not even the last bit.
-        let best = &all.hypotheses[0];
-        assert_eq!(best, &exact[i].hypotheses[0], "{word}");
+        assert_same_best(all, &exact[i], word);
         assert!(matches!(exact[i].certificate, Certificate::Search { optimal: true, .. }), "{word}");
         let mass: f64 = all.hypotheses.iter().map(|h| h.probability).sum();
-        // Single precision: each of some dozen steps may miss 1 by some units of 1e-7.
-        assert!((mass - 1.0).abs() < 1e-4, "{word}: {mass}");
+        assert!((mass - 1.0).abs() < ROUNDING, "{word}: {mass}");
         for beams in [&beam[i], &wide[i]] {
             match beams.certificate {
                 Certificate::Beam { cover: true, bound } => {
                     assert!(bound, "{word}");
-                    assert_eq!(beams.hypotheses, all.hypotheses, "{word}");
+                    let same = |(a, b): (&&Word, &&Word)| is_near(a.probability, b.probability);
+                    let (a, b) = (certain(all), certain(beams));
+                    assert!(a.len() == b.len() && a.iter().zip(&b).all(same), "{word}: {a:?} {b:?}");
+                    assert_same_best(all, beams, word);
                 }
-                // Among words of the same probability a beam may name another one.
-                Certificate::Beam { bound: true, .. } => {
-                    assert_eq!(beams.hypotheses[0].probability, best.probability, "{word}");
+                Certificate::Beam { bound: true, .. } => assert_same_best(all, beams, word),
+                _ => {
+                    let best = all.hypotheses[0].probability * (1.0 + ROUNDING);
+                    assert!(beams.hypotheses.first().is_none_or(|h| h.probability <= best), "{word}");
                 }
-                _ => assert!(beams.hypotheses.first().is_none_or(|h| h.probability <= best.probability), "{word}"),
             }
         }
     }
@@ -62,24 +89,24 @@ fn compare(predictor: &Predictor, words: &[Example]) -> usize {
 #[test]
 fn decoders_agree_on_the_embedded_words() {
     let words = demo();
-    let train: Vec<Example> = words.train.into_iter().step_by(3).collect();
-    let unseen: Vec<Example> = words.unseen.into_iter().map(|u| u.example).step_by(4).collect();
+    let train: Vec<Example> = words.train.into_iter().filter(|e| e.language == "english").step_by(2).collect();
+    let unseen = words.unseen.into_iter().map(|u| u.example).filter(|e| e.language == "english");
+    let unseen: Vec<Example> = unseen.step_by(2).collect();
     let folders = [(); 2].map(|()| tempfile::tempdir().expect("a folder"));
     let run = |which: usize| {
-        let settings =
-            Settings { size: 32, batch: 16, epochs: 6, rate: 4e-3, seed: which as u64, ..Settings::default() };
+        let settings = Settings { output: Choice::of("sparsemax"), seed: which as u64, ..settings() };
         trained(folders[which].path(), settings, &train, &unseen)
     };
     let one = Predictor::new(vec![run(0)]).expect("a model");
     let compared = compare(&one, &unseen);
-    assert!(compared * 4 > unseen.len(), "only {compared} of {} enumerations end", unseen.len());
+    assert!(compared * 10 > unseen.len(), "only {compared} of {} enumerations end", unseen.len());
 
-    // The same model twice is the model; with another one, every word of the average has some of its probability.
-    let twice = Predictor::new(vec![Run::open(folders[0].path()).expect("opens"), run(1)]).expect("models");
-    assert!(compare(&twice, &unseen) > 0);
+    // Two models decide together, and otherwise than one.
+    let two = Predictor::new(vec![Run::open(folders[0].path()).expect("opens"), run(1)]).expect("models");
+    assert!(compare(&two, &unseen) > 0);
     let all = Decoder::All { expansions: EXPANSIONS };
     let few = &unseen[..20];
-    let (alone, together) = (one.predict(few, all).expect("decodes"), twice.predict(few, all).expect("decodes"));
+    let (alone, together) = (one.predict(few, all).expect("decodes"), two.predict(few, all).expect("decodes"));
     assert_ne!(alone, together);
     let judged = evaluate(&one, &unseen, 5).expect("judges");
     assert!(judged.one_hypothesis <= judged.cover_certificate && judged.cover_certificate <= judged.bound_certificate);
@@ -98,8 +125,7 @@ fn decoders_agree_on_real_words() {
     let train = read(&root, &english, Split::Train(Setting::Medium)).expect("reads");
     let validation: Vec<Example> = read(&root, &english, Split::Dev).expect("reads").into_iter().step_by(10).collect();
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = Settings { size: 32, batch: 16, epochs: 6, rate: 4e-3, ..Settings::default() };
-    let predictor = Predictor::new(vec![trained(folder.path(), settings, &train, &validation)]).expect("a model");
+    let predictor = Predictor::new(vec![trained(folder.path(), settings(), &train, &validation)]).expect("a model");
     let compared = compare(&predictor, &validation);
     assert!(compared > 0, "no enumeration ends");
 }

@@ -30,7 +30,7 @@ impl<'a> Show<'a> {
     pub(crate) fn new(interrupt: &'a Interrupt, last: Option<EpochRecord>) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::new(0);
-            let template = "{prefix} {wide_bar} {percent}% {eta} left  {msg}";
+            let template = "{prefix} {wide_bar} {percent}%\n{msg}";
             if let Ok(style) = ProgressStyle::with_template(template) {
                 bar.set_style(style);
             }
@@ -62,16 +62,19 @@ impl<'a> Show<'a> {
     /// Time to the end, from what was done since the run was taken up.
     fn left(&self, total: usize) -> String {
         let Some((from, to)) = self.batches.filter(|(from, to)| to > from) else { return String::new() };
-        let seconds = self.started.elapsed().as_secs_f64() * (total - to) as f64 / (to - from) as f64;
+        let past = self.started.elapsed();
+        let seconds = past.as_secs_f64() * (total - to) as f64 / (to - from) as f64;
+        // Whichever comes first: the last epoch, or the end of its time.
+        let seconds = self.limit.map_or(seconds, |limit| seconds.min(limit.saturating_sub(past).as_secs_f64()));
         format!(", {} left", time(seconds))
     }
 
-    fn message(&self, loss: f64) -> String {
+    fn message(&self, loss: f64, total: usize) -> String {
         let last = self.last.map_or(String::new(), |last| {
             let EpochRecord { accuracy, attention_nonzeros: a, output_nonzeros: o, .. } = last;
-            format!("  {accuracy:.1}% right, {a:.2} attended, {o:.2} possible")
+            format!(", {accuracy:.1}% right, {a:.2} attended, {o:.2} possible")
         });
-        format!("loss {loss:.3}{last}")
+        format!("loss {loss:.3}{last}{}", self.left(total))
     }
 
     fn say(&mut self, line: &str) {
@@ -92,10 +95,9 @@ impl Observer for Show<'_> {
             if is_first {
                 bar.set_length(total as u64);
                 bar.set_position(from as u64);
-                bar.reset_eta();
             }
             bar.set_prefix(format!("epoch {epoch}/{epochs}"));
-            bar.set_message(self.message(loss));
+            bar.set_message(self.message(loss, total));
             bar.set_position(done as u64);
         } else if self.said.elapsed() >= SILENCE {
             let left = self.left(total);

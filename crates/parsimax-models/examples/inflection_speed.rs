@@ -8,7 +8,7 @@
 use parsimax_data::buckets::{batches, epoch_seed};
 use parsimax_data::inflection::{Setting, Split, read};
 use parsimax_models::decode::{Beam, Limits, decode};
-use parsimax_models::inflection::{EpochRecord, Observer, Progress, Settings, Task, Trainer};
+use parsimax_models::inflection::{EpochRecord, Observer, Progress, Run, Settings, Task, Trainer};
 use parsimax_models::seq2seq::{Adam, Choice, Config, Pair, Seq2Seq, Translator};
 use serde_json::{Value, json};
 use std::error::Error;
@@ -85,7 +85,7 @@ fn serve(folder: &Path, attention: &str, output: &str) -> Outcome {
         output: Choice::of(output),
     };
     let mut model = Seq2Seq::new(config, 1)?;
-    let (_, trained) = Trainer::best(folder)?;
+    let trained = Run::open(folder)?.model;
     model.values_mut().copy_from_slice(trained.values());
     let list = |value: &Value| -> Outcome<Vec<Pair>> { value.as_array().ok_or("a list")?.iter().map(pair).collect() };
     let batches: Outcome<Vec<Vec<Pair>>> = data["batches"].as_array().ok_or("batches")?.iter().map(list).collect();

@@ -97,7 +97,7 @@ pub(crate) struct Options {
     /// Passes over the data [60]
     #[arg(long, value_name = "N", help_heading = "Training")]
     pub(crate) epochs: Option<usize>,
-    /// Adam's rate, halved when the validation loss rises [0.001]
+    /// Adam's rate, halved when the validation loss no longer falls [0.001]
     #[arg(long, value_name = "R", allow_negative_numbers = true, help_heading = "Training")]
     rate: Option<f32>,
     /// Longest gradient [5]

@@ -31,7 +31,7 @@ pub struct Settings {
     pub batch: usize,
     /// Passes over the data.
     pub epochs: usize,
-    /// Adam's rate at the start; it is halved when the validation loss has risen over a thousand steps or more.
+    /// Adam's rate at the start; it is halved when the validation loss has not fallen for some hundred steps.
     pub rate: f32,
     /// Longest gradient, of the mean over symbols.
     pub clip: f32,
@@ -89,25 +89,28 @@ pub(super) struct Position {
     rate: f32,
     /// Training loss of this epoch so far, and its symbols.
     sum: (f64, usize),
-    /// Steps and validation loss when the rate was last thought over.
-    thought: Option<(u64, f64)>,
+    /// The lowest validation loss, and the steps when it was reached or the rate was last halved.
+    lowest: Option<(u64, f64)>,
     best: Option<(usize, f64)>,
     pub(super) history: Vec<EpochRecord>,
 }
 
-/// Steps after which the rate is thought over, at the end of an epoch. Small data make short epochs, and from one to
-/// the next the validation loss rises by chance.
-const THINK_EVERY: u64 = 1000;
+/// Steps without a lower validation loss after which the rate is halved. Counted in steps, not epochs: small data make
+/// short epochs, and from one to the next the loss rises by chance.
+const PATIENCE: u64 = 400;
 
 impl Position {
-    /// Halves the rate if the validation loss is higher than it was.
+    /// Halves the rate if the validation loss has not fallen for a while.
     fn think_over(&mut self, loss: f64) {
-        match self.thought {
-            Some((steps, _)) if self.steps < steps + THINK_EVERY => return,
-            Some((_, before)) if loss > before => self.rate /= 2.0,
-            _ => {}
+        match self.lowest {
+            Some((steps, lowest)) if loss >= lowest => {
+                if self.steps >= steps + PATIENCE {
+                    self.rate /= 2.0;
+                    self.lowest = Some((self.steps, lowest));
+                }
+            }
+            _ => self.lowest = Some((self.steps, loss)),
         }
-        self.thought = Some((self.steps, loss));
     }
 }
 
@@ -181,7 +184,7 @@ impl Trainer {
         let adam = Adam::new(model.values().len());
         let (epoch, batch, steps, rate) = (0, 0, 0, settings.rate);
         let position =
-            Position { epoch, batch, steps, rate, sum: (0.0, 0), thought: None, best: None, history: Vec::new() };
+            Position { epoch, batch, steps, rate, sum: (0.0, 0), lowest: None, best: None, history: Vec::new() };
         let [train, validation] = [train, validation].map(|examples| {
             let pairs = examples.iter().map(|example| task.pair(example)).collect::<Vec<_>>();
             (examples, pairs)
@@ -299,7 +302,7 @@ impl Trainer {
         Ok(totals.symbols)
     }
 
-    /// Validates, halves the rate if the loss has risen, remembers the best, saves.
+    /// Validates, halves the rate if the loss no longer falls, remembers the best, saves.
     fn end_epoch(&mut self) -> Result<EpochRecord, TrainError> {
         let pairs: Vec<&Pair> = self.validation.iter().collect();
         let mut totals = Totals::default();

@@ -91,7 +91,7 @@ fn protocol(study: &Study) -> String {
     };
     format!(
         "\n**Settings.** {names}; one multilingual model on {train} training words; size {size}, 2 layers, dropout 0.3, \
-         batch {batch}, Adam at {rate}, halved when the validation loss has risen over a thousand steps, {epochs} \
+         batch {batch}, Adam at {rate}, halved when the validation loss has not fallen for 400 steps, {epochs} \
          epochs, seeds 1…{seeds}. The epoch that decodes most of {validation} development words rightly (greedily; at \
          most {each} of a language) is judged on {test} test words by a beam of {beam}. The paper: 102 languages, size \
          300, three runs.\n\n\

@@ -161,7 +161,7 @@ fn what_is_wrong_is_said_in_one_line() {
     assert!(fit(&one, &["--labels", "1", "--l2", "1"]).contains("at least two"));
     let nobody = scratch.file("nobody.csv", b"x,a,b\n1,0,0\n2,0,0\n");
     assert!(fit(&nobody, &["--labels", "2", "--l2", "1"]).contains("no row has a label"));
-    assert!(fails(&["eval", &scratch.path("nothing"), "--data", &train], "").contains("No such file"));
+    assert!(fails(&["eval", &scratch.path("nothing"), "--data", &train], "").contains("no such folder"));
     assert!(!scratch.names().contains(&"model".into()), "a failed fit leaves no model");
     assert!(
         fails(&["reproduce", "multilabel", "--data", &scratch.path("none"), "--out", &model], "")

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import _table
-from ._function import _autocast
-from ._loss import Settings, check_target, dense, divisor, reduce, reduction_of, tilt, treatment
-from ._spec import Spec, check_mask, dimension, scores
+from ._loss import check_target, classes_of, dense, divisor, reduce, settled, tilt
+from ._spec import Spec, check_mask
 
 
 def likelihood(
@@ -28,14 +27,12 @@ def likelihood(
 ) -> Tensor:
     """``−Σ y log p`` for ``p ∝ (1{z ≥ mean z} + eps)·exp(z/γ)``; the weights are constants for the gradient."""
     kind = _table.KINDS["ev_softmax"]
-    z = _autocast(scores(kind, X))
-    dim = dimension(kind, (1 if z.ndim > 1 else 0) if dim is None else dim, z.ndim)
+    z, dim = classes_of(kind, X, dim)
     strength, eps = _table.number(gamma, "gamma", kind), _table.number(eps, "eps", kind)
     if not torch.compiler.is_compiling():
         _table.mapping(kind, eps, strength)
     mask = check_mask(kind, mask, z)
-    smoothing, weight = treatment(kind.name, label_smoothing, weight, z.shape[dim])
-    settings = Settings(reduction_of(kind.name, reduction), ignore_index, smoothing, weight)
+    settings = settled(kind.name, reduction, ignore_index, label_smoothing, weight, z.shape[dim])
     spec = Spec(kind.name, eps, strength, dim)
     y, counts = dense(target, z, dim, ignore_index, check_target(kind, target, z, dim, ignore_index))
     over = divisor(target, y, counts, spec, settings)

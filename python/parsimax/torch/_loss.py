@@ -55,19 +55,17 @@ def loss(
 ):
     """The body of every loss."""
     kind = _table.KINDS[name]
-    z = _autocast(scores(kind, X))
-    dim = dimension(kind, (1 if z.ndim > 1 else 0) if dim is None else dim, z.ndim)
+    z, dim = classes_of(kind, X, dim)
     strength = _table.number(gamma, "gamma", kind)
     theta, value = parameter(kind, param, z, dim)
     mask = check_mask(kind, mask, z)
-    smoothing, weight = treatment(name, label_smoothing, weight, z.shape[dim])
-    settings = Settings(reduction_of(name, reduction), ignore_index, smoothing, weight)
+    settings = settled(name, reduction, ignore_index, label_smoothing, weight, z.shape[dim])
     spec = Spec(name, value, strength, dim)
     if theta is None and not torch.compiler.is_compiling():
         _table.mapping(kind, value if kind.param else None, strength)
     soft = check_target(kind, target, z, dim, ignore_index)
     # Sets are distributions to the native side, which would count their rows instead of their weights.
-    native = weight is None or target.dtype != torch.bool
+    native = settings.weight is None or target.dtype != torch.bool
     if native and not torch.compiler.is_compiling() and ordinary() and is_plain(z, theta, mask, target):
         return Fused.apply(z, theta, mask, target, spec, settings)
     y, counts = dense(target, z, dim, ignore_index, soft)
@@ -75,19 +73,26 @@ def loss(
     return reduce(rows(z, theta, mask, y, counts, spec, settings), over, spec, settings)
 
 
-def treatment(name: str, smoothing: object, weight: object, classes: int) -> tuple[float, Tensor | None]:
-    """Label smoothing and class weights, checked."""
+def classes_of(kind, X: object, dim: int | None) -> tuple[Tensor, int]:
+    """The scores, and the dimension of the classes: 1 where there is such a one, as for cross_entropy."""
+    z = _autocast(scores(kind, X))
+    return z, dimension(kind, (1 if z.ndim > 1 else 0) if dim is None else dim, z.ndim)
+
+
+def settled(name: str, reduction, ignore_index: int, smoothing: object, weight: object, classes: int) -> Settings:
+    """The settings, checked."""
     if not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
         raise ValueError(f"{name}_loss: label_smoothing must be a number in [0, 1), got {smoothing!r}")
+    reduction = reduction_of(name, reduction)
     if weight is None:
-        return float(smoothing), None
+        return Settings(reduction, ignore_index, float(smoothing))
     if not isinstance(weight, Tensor) or not weight.dtype.is_floating_point:
         raise TypeError(f"{name}_loss: weight must be a floating-point tensor, got {type(weight).__name__}")
     if tuple(weight.shape) != (classes,):
         raise ValueError(f"{name}_loss: weight must have shape ({classes},), got {tuple(weight.shape)}")
     if not torch.compiler.is_compiling() and not bool(((weight >= 0) & weight.isfinite()).all()):
         raise ValueError(f"{name}_loss: weight must hold finite numbers ≥ 0")
-    return float(smoothing), weight.detach()
+    return Settings(reduction, ignore_index, float(smoothing), weight.detach())
 
 
 def along(weight: Tensor, z: Tensor, dim: int) -> Tensor:

@@ -199,3 +199,22 @@ fn trial(name: &str, parts: &[(Features, Targets); 2], seed: u64) -> Result<Tria
     let support = p.iter().filter(|p| **p > 0.0).count() as f64 / test.0.rows() as f64;
     Ok(Trial { l2, mse: distances.squared_error(), js: distances.jensen_shannon(), support })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outcome_is_the_mean_of_its_draws() {
+        let trials =
+            [(1e-3, 0.1, 0.4, 3.0), (1e-2, 0.3, 0.2, 5.0)].map(|(l2, mse, js, support)| Trial { l2, mse, js, support });
+        let setting = Setting { labels: 10, uniform: true, length: 200 };
+        let outcome = summary(setting, "sparsemax", &[&trials[0], &trials[1]]);
+        assert_eq!(outcome.l2, [1e-3, 1e-2]);
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-15;
+        assert!(near(outcome.mse, 0.2) && near(outcome.js, 0.3) && near(outcome.support, 4.0), "{outcome:?}");
+        assert!(near(outcome.mse_deviation, 0.02f64.sqrt()), "of a sample: {}", outcome.mse_deviation);
+        let one = summary(setting, "sparsemax", &[&trials[0]]);
+        assert_eq!((one.mse, one.mse_deviation), (0.1, 0.0));
+    }
+}

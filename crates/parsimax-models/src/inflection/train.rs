@@ -417,3 +417,28 @@ pub fn accuracy(model: &Seq2Seq, pairs: &[&Pair], width: usize) -> Result<Accura
     let percent = 100.0 * right as f64 / pairs.len().max(1) as f64;
     Ok(Accuracy { percent, output_nonzeros: nonzeros as f64 / steps.max(1) as f64 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rate_is_halved_when_the_loss_has_not_fallen_for_a_while_and_not_before() {
+        let (epoch, batch, steps, rate) = (0, 0, 0, 1.0);
+        let mut position =
+            Position { epoch, batch, steps, rate, sum: (0.0, 0), lowest: None, best: None, history: Vec::new() };
+        let mut after = |steps: u64, loss: f64| {
+            position.steps = steps;
+            position.think_over(loss);
+            position.rate
+        };
+        assert_eq!(after(100, 0.5), 1.0);
+        assert_eq!(after(200, 0.4), 1.0, "it falls");
+        assert_eq!(after(200 + PATIENCE - 1, 0.6), 1.0, "patience");
+        assert_eq!(after(200 + PATIENCE, 0.4), 0.5, "not lower is not fallen");
+        assert_eq!(after(200 + 2 * PATIENCE - 1, 0.45), 0.5, "the smaller rate has its time too");
+        assert_eq!(after(200 + 2 * PATIENCE, 0.41), 0.25);
+        assert_eq!(after(200 + 3 * PATIENCE, 0.39), 0.25, "a new low counts anew");
+        assert_eq!(after(200 + 4 * PATIENCE - 1, 0.5), 0.25);
+    }
+}

@@ -1,7 +1,6 @@
 //! `parsimax reproduce`: experiments of the papers, each with a table, its numbers as JSON, and the
 //! paper's own numbers beside them.
 
-mod figure;
 mod inflection;
 mod multilabel;
 mod proportions;

@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::time::Instant;
 
 use parsimax_linear::study::proportions::{self, LOSSES, Outcome, Setting};
+use parsimax_report::render::svg;
+use parsimax_report::{Axis, Figure, Ink, Key, Lines, Panel, Plot, Series, Size, Theme};
 use serde::Serialize;
 
-use super::figure::{Curve, Panel, figure};
 use super::{Place, json, write};
 use crate::Result;
 use crate::output::to_stdout;
@@ -33,11 +34,8 @@ pub(super) fn run(draws: usize, place: &Place) -> Result<()> {
     let results = Results { seed: place.seed, draws, threads, seconds, outcomes: outcomes? };
     let report = markdown(&results, &settings);
     write(&place.folder, "label-proportions.json", &json(&results)?)?;
-    write(
-        &place.folder,
-        "label-proportions.svg",
-        &figure("Label proportions of simulated documents", &panels(&results)),
-    )?;
+    let figure = figure(&results);
+    write(&place.folder, "label-proportions.svg", &svg(&figure, &Theme::light(), Size::of(&figure)))?;
     write(&place.folder, "label-proportions.md", &report)?;
     to_stdout(|out| write!(out, "{report}"))
 }
@@ -115,26 +113,43 @@ fn crossover(results: &Results, panel: &[Setting], of: fn(&Outcome) -> f64) -> S
     panel.get(behind).map_or("never".into(), |setting| setting.length.to_string())
 }
 
-fn panels(results: &Results) -> Vec<Panel> {
+/// Both errors against the length, for both kinds of mixtures.
+fn figure(results: &Results) -> Figure {
     let mut panels = Vec::new();
     for (name, of) in
         [("mean squared error", (|o| o.mse) as fn(&Outcome) -> f64), ("Jensen–Shannon divergence", |o| o.js)]
     {
         for uniform in [true, false] {
-            let mut curves = Vec::new();
-            for labels in [10, 50] {
-                for (loss, shown) in LOSSES.iter().zip(["logistic", "sparsemax"]) {
-                    let outcomes = results.outcomes.iter();
-                    let mine = outcomes
-                        .filter(|o| o.setting.labels == labels && o.setting.uniform == uniform && o.loss == *loss);
-                    let points = mine.map(|o| (o.setting.length as f64, of(o))).collect();
-                    let (color, dashed) = (usize::from(*loss == "sparsemax"), labels == 50);
-                    curves.push(Curve { name: format!("{shown}, K = {labels}"), color, dashed, points });
-                }
-            }
             let title = format!("{name}, {} mixtures", mixture(uniform));
-            panels.push(Panel { title, x: "document length (words)".into(), curves });
+            panels.push(Panel { title, plot: Plot::Lines(curves(results, uniform, of)) });
         }
     }
-    panels
+    Figure {
+        name: "label-proportions".into(),
+        title: "Label proportions of simulated documents".into(),
+        subtitle: format!("means of {} draws of topics, K labels over K words", results.draws),
+        caption: "Sparsemax overtakes the softmax loss (logistic) as documents grow longer.".into(),
+        columns: 2,
+        panels,
+    }
+}
+
+fn curves(results: &Results, uniform: bool, of: fn(&Outcome) -> f64) -> Lines {
+    let mut series = Vec::new();
+    for labels in [10, 50] {
+        for (loss, shown) in LOSSES.iter().zip(["logistic", "sparsemax"]) {
+            let mine = results
+                .outcomes
+                .iter()
+                .filter(|o| o.setting.labels == labels && o.setting.uniform == uniform && o.loss == *loss);
+            let points = mine.map(|o| (o.setting.length as f64, of(o))).collect();
+            series.push(Series::new(&format!("{shown}, K = {labels}"), Ink::Kind(series.len()), points));
+        }
+    }
+    let top = series.iter().flat_map(|s| &s.points).fold(0.0, |top: f64, (_, y)| top.max(*y));
+    // A number every 0.05, and room above the curves for their names.
+    let ticks: Vec<f64> = (0..=(top / 0.05).ceil() as usize + 1).map(|tick| tick as f64 * 0.05).collect();
+    let y = Axis::linear("", (0.0, ticks[ticks.len() - 1]), &ticks);
+    let x = Axis::linear("document length (words)", (0.0, 2000.0), &[0.0, 500.0, 1000.0, 1500.0, 2000.0]);
+    Lines { x, y, key: Key::TopRight, series }
 }

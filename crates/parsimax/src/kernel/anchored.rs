@@ -22,7 +22,7 @@ use super::alpha::alone;
 use super::direct::two_maxima;
 use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
-use super::scan::collect;
+use super::scan::{collect, into_lanes};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
@@ -244,18 +244,7 @@ unsafe fn solve_group_any<V: Vector>(
             kept[r] = collect::<V>(z.add(r * d), d, cuts[r], buffer.add(r * stride));
             slots = slots.max(kept[r]);
         }
-        for (r, &kept) in kept.iter().enumerate().take(V::LANES) {
-            let mut k = kept;
-            while k < slots.next_multiple_of(V::LANES) {
-                none.store(buffer.add(r * stride + k));
-                k += V::LANES;
-            }
-        }
-        let mut k = 0;
-        while k < slots {
-            V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
-            k += V::LANES;
-        }
+        into_lanes::<V>(buffer, stride, &kept, slots, lanes);
 
         // 4. The root for the candidates.
         prof.settle((lanes, slots.next_multiple_of(2)), max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(fit));

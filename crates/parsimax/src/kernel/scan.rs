@@ -1,6 +1,6 @@
 //! First looks at a row: its maximum, whether it is fit to use, its candidates.
 
-use super::vector::Vector;
+use super::vector::{MAX_LANES, Vector};
 
 /// Lane maxima of a row, and whether it holds a NaN.
 ///
@@ -207,6 +207,38 @@ pub(crate) unsafe fn collect<V: Vector>(z: *const f32, d: usize, cut: f32, out: 
             n += v.compress(v.gt(cut), out.add(n));
         }
         n
+    }
+}
+
+/// Lists of candidates, one a row, as vectors with one row a lane: `kept` entries of each of `LANES` rows, `stride`
+/// floats apart, become `slots` vectors at `lanes`; what a row lacks is −∞.
+///
+/// # Safety
+/// `slots` is at least every entry of `kept`; rounded up to whole vectors, `buffer` is writable for that many floats past
+/// each row's start, plus one vector, and `lanes` for that many vectors; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn into_lanes<V: Vector>(
+    buffer: *mut f32,
+    stride: usize,
+    kept: &[usize; MAX_LANES],
+    slots: usize,
+    lanes: *mut f32,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let none = V::splat(f32::NEG_INFINITY);
+        for (r, &kept) in kept.iter().enumerate().take(V::LANES) {
+            let mut k = kept;
+            while k < slots.next_multiple_of(V::LANES) {
+                none.store(buffer.add(r * stride + k));
+                k += V::LANES;
+            }
+        }
+        let mut k = 0;
+        while k < slots {
+            V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
+            k += V::LANES;
+        }
     }
 }
 

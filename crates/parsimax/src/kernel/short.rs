@@ -8,7 +8,7 @@
 //! transposed, bounds are found lane by lane, and so are the thresholds.
 
 use super::profile::{At, Profile, Tau};
-use super::scan::{collect, lane_maxima};
+use super::scan::{collect, into_lanes, lane_maxima};
 use super::solve::{Frame, make_ready, solve_lanes};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense, dense_any};
@@ -244,18 +244,7 @@ unsafe fn solve_group_any<V: Vector, B: Profile, P: Profile>(
         // 4. The short lists, one row per lane.
         if slots > 0 {
             let lanes = buffer.add(V::LANES * stride);
-            for r in 0..V::LANES {
-                let mut k = kept[r];
-                while k < slots.next_multiple_of(V::LANES) {
-                    none.store(buffer.add(r * stride + k));
-                    k += V::LANES;
-                }
-            }
-            let mut k = 0;
-            while k < slots {
-                V::transpose(buffer.add(k), stride, lanes.add(k * V::LANES));
-                k += V::LANES;
-            }
+            into_lanes::<V>(buffer, stride, &kept, slots, lanes);
             let slots = slots.next_multiple_of(4);
             for k in 0..slots {
                 let x = V::load(lanes.add(k * V::LANES)).sub(max).mul(scales);

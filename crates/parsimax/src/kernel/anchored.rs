@@ -22,13 +22,16 @@ use super::alpha::alone;
 use super::direct::two_maxima;
 use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
-use super::scan::{collect, into_lanes};
+use super::scan::{collect_indexed, into_lanes};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
 
 /// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
 const SHARED: f32 = 1.1;
+
+/// Widest row for which a bound is good enough, if α < 2.
+const FEW: usize = 128;
 
 /// Steps on the maxima, and at most on the candidates.
 const FIRST_STEPS: usize = 4;
@@ -115,6 +118,7 @@ struct Sums<V> {
 }
 
 /// What is known of a group of rows.
+#[derive(Default)]
 struct Group {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
     bad: u32,
@@ -122,6 +126,11 @@ struct Group {
     max: [f32; MAX_LANES],
     from: [f32; MAX_LANES],
     level: [f32; MAX_LANES],
+    /// Whether the first `kept` entries of each row's list are its probabilities; if so, their sums and `Σ p·u`.
+    is_listed: bool,
+    kept: [usize; MAX_LANES],
+    total: [f32; MAX_LANES],
+    pu: [f32; MAX_LANES],
 }
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
@@ -134,13 +143,15 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
     let (gain, mut sums) = loss.unzip();
     // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + 2 * V::LANES;
-    let buffer = job.scratch.floats(2 * V::LANES * stride);
+    let (buffer, index) = job.scratch.lists(2 * V::LANES * stride);
     for first in (0..job.status.len()).step_by(V::LANES) {
         let here = (job.status.len() - first).min(V::LANES);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized above.
         unsafe {
+            // The transposed block, which is not looked at again once a group is solved.
+            let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
-            let group = solve_group::<V>(prof, z, d, here, (buffer, stride));
+            let group = solve_group::<V>(prof, z, (d, here), (buffer, index, stride));
             for r in 0..here {
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
@@ -148,12 +159,21 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                 let mut sum = RowSum { max: group.max[r], ..RowSum::default() };
                 if status == Status::Ok {
                     let (from, level) = (group.from[r], group.level[r]);
-                    let (total, pu) = write::<V>(prof, z, out, d, (from, level), gain.unwrap_or(1.0));
+                    let gain = gain.unwrap_or(1.0);
+                    let (total, pu) = if group.is_listed {
+                        let row = std::slice::from_raw_parts_mut(out, d);
+                        row.fill(0.0);
+                        for k in 0..group.kept[r] {
+                            row[*index.add(r * stride + k) as usize] = *buffer.add(r * stride + k) * gain;
+                        }
+                        (f64::from(group.total[r]), f64::from(group.pu[r]))
+                    } else {
+                        write::<V>(prof, z, out, d, (from, level), gain)
+                    };
                     sum.tau = f64::from(prof.scale) * (f64::from(from) - f64::from(sum.max)) - f64::from(level);
                     sum.pu = pu;
                     if (total - 1.0).abs() > exact(d) || total.is_nan() {
-                        (sum.tau, sum.pu) =
-                            alone((prof.delta, prof.scale), (z, out, d), (buffer, sum.max), gain.unwrap_or(1.0));
+                        (sum.tau, sum.pu) = alone((prof.delta, prof.scale), (z, out, d), (spare, sum.max), gain);
                     }
                 } else {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
@@ -173,14 +193,13 @@ outlined! {
     /// Maxima and thresholds of a group of `here ≤ LANES` rows.
     ///
     /// # Safety
-    /// `z` is readable for `here` rows of `d` floats; the buffer is writable for `2·LANES` rows of its
+    /// `z` is readable for `here` rows of `d` floats; the buffers are writable for `2·LANES` rows of their
     /// stride, which has room for `d` rounded up and two vectors; the CPU has the instruction set of `V`.
     unsafe fn solve_group<V>(
         prof: Anchored,
         z: *const f32,
-        d: usize,
-        here: usize,
-        buffer: (*mut f32, usize),
+        rows: (usize, usize),
+        buffers: (*mut f32, *mut u32, usize),
     ) -> Group => solve_group_any
 }
 
@@ -190,9 +209,8 @@ outlined! {
 unsafe fn solve_group_any<V: Vector>(
     prof: Anchored,
     z: *const f32,
-    d: usize,
-    here: usize,
-    (buffer, stride): (*mut f32, usize),
+    (d, here): (usize, usize),
+    (buffer, index, stride): (*mut f32, *mut u32, usize),
 ) -> Group {
     // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
     unsafe {
@@ -223,44 +241,125 @@ unsafe fn solve_group_any<V: Vector>(
         let fit = !(bad | empty) & ((1u64 << here) - 1) as u32;
         let max = max.select(max.gt(none), zero);
 
-        // 2. The root for the maxima.
+        // 2. What of the row may be in the support, and a first guess: from a bound on `u` of the largest entry,
+        // or from the root for the maxima.
         let mut place = Place { from: max, level: V::splat(0.35f64.powf(prof.delta) as f32) };
-        prof.settle(
-            (tops.as_ptr(), 2 * V::LANES),
-            max,
-            &mut place,
-            (SHARED, FIRST_STEPS),
-            prof.least(2 * V::LANES),
-            V::lanes_of(fit),
-        );
-        let depth = place.level.div(V::splat(prof.scale));
-        let slack = place.from.max(zero.sub(place.from)).add(depth.max(zero.sub(depth))).mul(V::splat(2.4e-7));
+        let mut start = place;
+        if prof.delta < 1.0 {
+            start.level = prof.bound(tops.as_ptr(), max);
+            place.level = start.level.mul(V::splat(0.8));
+        }
+        if prof.delta >= 1.0 || d > FEW {
+            let least = prof.least(2 * V::LANES);
+            let tops = (tops.as_ptr(), 2 * V::LANES);
+            prof.settle(tops, max, &mut place, (SHARED, FIRST_STEPS), least, V::lanes_of(fit));
+            start = place;
+        }
+        let depth = start.level.div(V::splat(prof.scale));
+        let slack = start.from.max(zero.sub(start.from)).add(depth.max(zero.sub(depth))).mul(V::splat(2.4e-7));
         let mut cuts = [0.0f32; MAX_LANES];
-        place.from.sub(depth).sub(slack).store(cuts.as_mut_ptr());
+        let cut = start.from.sub(depth).sub(slack);
+        cut.store(cuts.as_mut_ptr());
 
         // 3. Candidates, row by row, and then into lanes.
         let (mut kept, mut slots) = ([0usize; MAX_LANES], 0);
         for r in (0..here).filter(|r| fit >> r & 1 == 1) {
-            kept[r] = collect::<V>(z.add(r * d), d, cuts[r], buffer.add(r * stride));
+            let at = r * stride;
+            kept[r] = collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at));
             slots = slots.max(kept[r]);
         }
         into_lanes::<V>(buffer, stride, &kept, slots, lanes);
 
         // 4. The root for the candidates.
         prof.settle((lanes, slots.next_multiple_of(2)), max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(fit));
-        let mut group = Group { bad, empty, max: [0.0; MAX_LANES], from: [0.0; MAX_LANES], level: [0.0; MAX_LANES] };
+        let mut group = Group { bad, empty, kept, ..Group::default() };
         max.store(group.max.as_mut_ptr());
         place.from.store(group.from.as_mut_ptr());
         place.level.store(group.level.as_mut_ptr());
+
+        // 5. Few candidates: their probabilities, while they are side by side.
+        group.is_listed = 2 * slots <= d;
+        if group.is_listed {
+            let (total, pu) = prof.list::<V>(lanes, slots.next_multiple_of(2), place);
+            // No entry that was left out may be in the support after all.
+            let is_complete = zero.ge(cut.sub(place.from).fma(V::splat(prof.scale), place.level));
+            total.select(is_complete, zero).store(group.total.as_mut_ptr());
+            pu.store(group.pu.as_mut_ptr());
+            let mut block = [0.0f32; MAX_LANES * MAX_LANES];
+            for k in (0..slots).step_by(V::LANES) {
+                V::transpose(lanes.add(k * V::LANES), V::LANES, block.as_mut_ptr());
+                for r in 0..here {
+                    V::load(block.as_ptr().add(r * V::LANES)).store(buffer.add(r * stride + k));
+                }
+            }
+        }
         group
     }
 }
 
 impl Anchored {
+    /// At least `u` of the largest entry, for δ < 1: `u² ≤ u^e` for `u ≤ 1`, so the root of `Σu² = 1` for some of
+    /// the entries is not below it; and Newton on the norm, from 1 down, does not pass that root.
+    ///
+    /// # Safety
+    /// `tops` is readable for two blocks of `LANES` vectors; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn bound<V: Vector>(&self, tops: *const f32, max: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, scale) = (V::splat(0.0), V::splat(self.scale));
+            let mut most = V::splat(1.0);
+            for _ in 0..2 {
+                let [mut f, mut g] = [[zero; 2]; 2];
+                for j in (0..2 * V::LANES).step_by(2) {
+                    for half in 0..2 {
+                        let gap = V::load(tops.add((j + half) * V::LANES)).sub(max);
+                        let u = gap.fma(scale, most).max(zero);
+                        f[half] = u.fma(u, f[half]);
+                        g[half] = g[half].add(u);
+                    }
+                }
+                let (f, g) = (f[0].add(f[1]), g[0].add(g[1]));
+                most = most.sub(f.sub(f.sqrt()).div(g));
+            }
+            // Rounding must not make it too small.
+            most.mul(V::splat(1.0 + 1e-6))
+        }
+    }
+
+    /// `u^e` of a block of entries, in their place; returns the sums `Σp` and `Σ p·u` of every lane.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle), with `c` writable.
+    #[inline(always)]
+    unsafe fn list<V: Vector>(&self, c: *mut f32, slots: usize, place: Place<V>) -> (V, V) {
+        // SAFETY: every access stays within `slots` vectors.
+        unsafe {
+            let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
+            let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
+            let (mut total, mut lost, mut pu) = (zero, zero, zero);
+            for k in (0..slots).step_by(2) {
+                let at = c.add(k * V::LANES);
+                let u = Pair::<V>::load(at).sub(from).fma(scale, level);
+                let on = u.gt(zero);
+                let u = u.max(Pair::<V>::splat(TINY));
+                let p = self.power(u).keep(on);
+                p.store(at);
+                pu = p.fma(u, pu);
+                // What the sum loses goes back into the next term.
+                let (sum, next) = (total, p.add(lost));
+                total = sum.add(next);
+                lost = next.sub(total.sub(sum));
+            }
+            let ((a, b), (c, d)) = (total.halves(), pu.halves());
+            (a.add(b), c.add(d))
+        }
+    }
+
     /// Steps towards the threshold at which the entries have that mass, in the lanes that are active.
     ///
     /// Steps are watched in `u` of the largest entry, in which the sum grows: one that leaves what is known of
-    /// it (`least` to begin with), or follows one that did not halve the residual, goes between the ends instead.
+    /// it (`least` to begin with), or follows one that did not lessen the residual, goes between the ends instead.
     /// A lane that is not settled in the end is left where the mass is too large for certain.
     ///
     /// # Safety
@@ -279,7 +378,8 @@ impl Anchored {
         unsafe {
             let (zero, one, scale, tiny) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), V::splat(TINY));
             let (close, noise) = (V::splat(CLOSE), V::splat(NOISE));
-            let (mut less, mut more, mut before) = (V::splat(least), one, V::splat(f32::INFINITY));
+            let more = f64::from(mass).powf(self.delta) * (1.0 + 1e-5);
+            let (mut less, mut more, mut before) = (V::splat(least), V::splat(more as f32), V::splat(f32::INFINITY));
             let (mut lacking, mut excess) = (one, one);
             for _ in 0..steps {
                 let sums = self.sums(c, slots, *place);
@@ -298,6 +398,12 @@ impl Anchored {
                 let small = V::splat(SMALL).gt(x.max(zero.sub(x)));
                 let rise = near.select(small, self.steepen(one.add(x)).sub(one));
                 let level = y.fma(rise, low);
+                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                if V::bits(active) & !V::bits(near) == 0 {
+                    place.from = sums.least.select(active, place.from);
+                    place.level = level.select(active, place.level);
+                    return;
+                }
                 // If the entries above the smallest one have less than all, it is in the support, and Newton
                 // in its probability, in which the sum is convex, does not pass the root.
                 let w = self.power(low.max(tiny));
@@ -317,11 +423,8 @@ impl Anchored {
                 let middle = less.sqrt().mul(more.sqrt()).select(apart, more.sub(less).fma(share, less));
                 place.from = sums.least.select(good, max).select(active, place.from);
                 place.level = level.select(good, middle).select(active, place.level);
-                before = size.mul(V::splat(0.5));
+                before = size;
                 active = V::lanes_of(V::bits(active) & !V::bits(near));
-                if V::bits(active) == 0 {
-                    return;
-                }
             }
             place.from = max.select(active, place.from);
             place.level = more.mul(V::splat(1.0 + 1e-6)).select(active, place.level);

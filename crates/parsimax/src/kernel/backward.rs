@@ -9,7 +9,7 @@
 
 use super::expo::{exp2_nonpos, log2};
 use super::vector::{MAX_LANES, Vector, outlined};
-use super::{Backward, Map, alpha_backward};
+use super::{Backward, Map, steep_backward};
 
 /// Vectors in a block, the unit in which long rows are skipped or read.
 const BLOCK: usize = 4;
@@ -18,7 +18,7 @@ const BLOCK: usize = 4;
 const NARROW: usize = 128;
 
 /// Widest row that is read as a whole, and whose sums may stay in f32.
-const SHORT: usize = 512;
+pub(super) const SHORT: usize = 512;
 
 /// `scale · s` as a function of `p`. The factor is here because it costs nothing here: the mean
 /// of `v` does not see it.
@@ -30,6 +30,15 @@ pub(crate) trait Weight: Copy {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     unsafe fn weight<V: Vector>(&self, p: V) -> V;
+    /// The same of entries whose `p^δ` is `u/inverse`, where that is of use.
+    ///
+    /// # Safety
+    /// As [`weight`](Weight::weight).
+    #[inline(always)]
+    unsafe fn weight_at<V: Vector>(&self, p: V, _u: V, _inverse: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.weight(p) }
+    }
     /// `scale · s(p) · (v − mean)` where `p > 0`, 0 elsewhere.
     ///
     /// # Safety
@@ -88,12 +97,17 @@ impl Weight for Root {
 pub(super) struct Power {
     scale: f32,
     exponent: f32,
+    /// Least `p^δ`, as a share of the largest of its row, that a difference of scores tells well enough.
+    least: f32,
 }
 
 impl Power {
     /// For that α.
     pub(super) fn new(alpha: f64, scale: f32) -> Power {
-        Power { scale, exponent: (2.0 - alpha) as f32 }
+        // An error ε of u is one of ε u^{(1−2δ)/δ} in u^{(1−δ)/δ}, and may be ten times ε.
+        let delta = alpha - 1.0;
+        let least = if delta > 0.5 { 0.1f64.powf(delta / (2.0 * delta - 1.0)) as f32 } else { 0.0 };
+        Power { scale, exponent: (2.0 - alpha) as f32, least }
     }
 }
 
@@ -110,6 +124,16 @@ impl Weight for Power {
             }
             let s = exp2_nonpos(log2(p).mul(V::splat(self.exponent)));
             s.mul(V::splat(self.scale)).keep(on)
+        }
+    }
+    /// `p^{2−α} = p/p^δ`: no logarithm, unless `u` is so small that it has lost digits.
+    #[inline(always)]
+    unsafe fn weight_at<V: Vector>(&self, p: V, u: V, inverse: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let s = p.mul(inverse.mul(V::splat(self.scale))).div(u);
+            let small = V::and(V::splat(self.least).gt(u), p.gt(V::splat(0.0)));
+            if V::bits(small) == 0 { s } else { self.weight(p).select(small, s) }
         }
     }
 }
@@ -138,7 +162,7 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
             Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
-            Map::Entmax(alpha) => alpha_backward::above_two::<V>(alpha, job),
+            Map::Entmax(alpha) => steep_backward::without_scores::<V>(alpha, job),
         }
     }
 }

@@ -111,15 +111,47 @@ unsafe fn parts<V: Vector>(u: V) -> (V, V) {
 pub(crate) unsafe fn log2_of_parts<V: Vector>((r, k): (V, V)) -> V {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
-        // c₀ + … + c₆r⁶ by halves, times r³, behind r − r²/2.
+        let y = log_cubic(r).mul(r).add(V::splat(-0.5)).fma(r.mul(r), r);
+        y.fma(V::splat(std::f32::consts::LOG2_E), k)
+    }
+}
+
+/// What `ln(1 + r)` has beyond `r − r²/2`, divided by `r³`, for `1 + r` in `[√½, √2)`.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn log_cubic<V: Vector>(r: V) -> V {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        // c₀ + … + c₆r⁶, by halves.
         let square = r.mul(r);
         let c01 = V::splat(-0.250_013_38).fma(r, V::splat(0.333_339_1));
         let c23 = V::splat(-0.165_775_84).fma(r, V::splat(0.199_630_63));
         let c45 = V::splat(-0.142_674_94).fma(r, V::splat(0.149_147_7));
         let low = c23.fma(square, c01);
         let high = V::splat(0.087_004_35).fma(square, c45);
-        let cubic = high.fma(square.mul(square), low);
-        let y = cubic.mul(r).add(V::splat(-0.5)).fma(square, r);
-        y.fma(V::splat(std::f32::consts::LOG2_E), k)
+        high.fma(square.mul(square), low)
+    }
+}
+
+/// `u ln u − q` for normal numbers `u = 1 + q ≤ 1`, given `q` to full relative accuracy, as
+/// `(q² · near, far)`: near 1 the first, as `near` (which is about ½), elsewhere the second; and which.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn entropy_near_one<V: Vector>(u: V, q: V) -> (V, V, V::Mask) {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let (m, k) = u.split_exponent();
+        let is_near = u.gt(V::splat(0.708));
+        let r = q.select(is_near, m.sub(V::splat(1.0)));
+        let cubic = log_cubic(r);
+        // (1 + r)(r − r²/2 + r³c) − r = r²(½ + r((1 + r)c − ½))
+        let near = cubic.fma(r, cubic).add(V::splat(-0.5)).fma(r, V::splat(0.5));
+        let log = cubic.mul(r).add(V::splat(-0.5)).fma(r.mul(r), r);
+        let log = k.fma(V::splat(std::f32::consts::LN_2), log);
+        (near, u.fma(log, V::splat(0.0).sub(q)), is_near)
     }
 }

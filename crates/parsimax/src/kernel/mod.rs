@@ -17,7 +17,7 @@
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
-//! | `alpha.rs`, `alpha_backward.rs` | entmax with any α, and its gradient in α |
+//! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `anchored.rs` | entmax with α > 1.5 on short rows |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
@@ -56,6 +56,7 @@ mod scan;
 mod short;
 mod softmax;
 mod solve;
+mod steep_backward;
 mod structured;
 mod tv;
 mod vector;

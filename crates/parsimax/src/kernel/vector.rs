@@ -233,3 +233,23 @@ pub(crate) trait Vector: Copy {
     /// Sum of all lanes.
     fn wide_total(w: Self::Wide) -> f64;
 }
+
+/// `n ≤ LANES` floats; zeros behind them.
+///
+/// # Safety
+/// As [`Vector::load_first`].
+#[inline(always)]
+pub(crate) unsafe fn read<V: Vector>(from: *const f32, n: usize) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe { if n == V::LANES { V::load(from) } else { V::load_first(from, n, 0.0) } }
+}
+
+/// `n ≤ LANES` floats.
+///
+/// # Safety
+/// As [`Vector::store_first`].
+#[inline(always)]
+pub(crate) unsafe fn write<V: Vector>(value: V, to: *mut f32, n: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe { if n == V::LANES { value.store(to) } else { value.store_first(to, n) } }
+}

@@ -2,7 +2,7 @@
 
 from .workloads import INPUTS, label
 
-MARK = {"met": "✅ met", "missed": "❌ missed", "not measured": "not measured", "—": "—"}
+MARK = {"met": "✅ met", "missed": "❌ missed", "out of reach": "⛔ out of reach", "not measured": "not measured", "—": "—"}
 
 
 def markdown(results):
@@ -19,7 +19,9 @@ def markdown(results):
         _noise(results),
         _skipped(results["skipped"]),
         _differences(results["differences"]),
-        "## Goals\n\nTime as a fraction of the reference, one thread; the worst cell decides.\n\n" + _goals(results),
+        "## Goals\n\nTime as a fraction of the reference, one thread; the worst cell decides. The floor is what memory alone takes "
+        "in that cell: a copy of the scores, or of the gradient, or the sum of two arrays. A goal whose floor is above its "
+        "limit is out of reach on this machine.\n\n" + _goals(results),
         "## Two threads\n\nHow many times faster two threads are than one.\n\n" + _threads(results["thread_goals"]),
     ]
     if results["scaling"]:
@@ -38,7 +40,7 @@ def summary(results):
     if results["scaling"]:
         lines += ["", _scaling(results)]
     verdicts = [goal["verdict"] for goal in results["goals"] + results["thread_goals"] + results["scaling"]]
-    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("met", "missed", "not measured"))
+    counts = ", ".join(f"{verdicts.count(verdict)} {verdict}" for verdict in ("met", "missed", "out of reach", "not measured"))
     return "\n".join(lines + ["", f"goals: {counts}"])
 
 
@@ -79,13 +81,14 @@ def _place(at):
 
 
 def _goals(results):
-    head = ["operation", "widths", "inputs", "limit", "of", "measured", "verdict", "worst cell"]
+    head = ["operation", "widths", "inputs", "limit", "of", "measured", "floor", "verdict", "worst cell"]
     rows = []
     for goal in results["goals"]:
         measured = f"{goal['ratio']:.2f}" if "ratio" in goal else ""
         place = _place(goal["at"]) if "at" in goal else ""
         facts = [goal["operation"], goal["widths"], goal["inputs"], f"≤ {goal['limit']:g}", goal["reference"]]
-        rows.append(facts + [measured, MARK[goal["verdict"]], place])
+        floor = f"{goal['floor']:.2f}" if "floor" in goal else ""
+        rows.append(facts + [measured, floor, MARK[goal["verdict"]], place])
     return _table(head, rows)
 
 

@@ -15,13 +15,17 @@ use std::alloc::System;
 #[global_allocator]
 static GLOBAL: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// Bytes allocated while `work` runs.
-fn allocated<R>(work: impl FnOnce() -> R) -> (R, usize) {
-    let region = Region::new(GLOBAL);
-    let result = work();
-    let change = region.change();
-    let grown = usize::try_from(change.bytes_reallocated.max(0)).unwrap_or(0);
-    (result, change.bytes_allocated + grown)
+/// Bytes allocated while `work` runs, the least of some runs: a copy is made in every one of them, while a thread of
+/// the pool makes buffers of its own whenever it first gets something to do, which another program's load decides.
+fn allocated<R>(mut work: impl FnMut() -> R) -> (R, usize) {
+    let run = |_| {
+        let region = Region::new(GLOBAL);
+        let result = work();
+        let change = region.change();
+        let grown = usize::try_from(change.bytes_reallocated.max(0)).unwrap_or(0);
+        (result, change.bytes_allocated + grown)
+    };
+    (0..5).map(run).min_by_key(|(_, bytes)| *bytes).expect("five runs")
 }
 
 fn random(rng: &mut fastrand::Rng, shape: [usize; 2]) -> FloatTensor<Flex> {
@@ -35,8 +39,8 @@ fn random(rng: &mut fastrand::Rng, shape: [usize; 2]) -> FloatTensor<Flex> {
 fn nothing_of_the_size_of_a_tensor_is_copied() {
     let shape = [512, 1000];
     let tensor = shape[0] * shape[1] * size_of::<f32>();
-    // Shapes, boxes, and what threads happen to need or have kept: a copy would be a whole tensor more.
-    let expected = ..tensor + tensor / 16;
+    // The result, shapes and boxes: a copy would be a whole tensor more.
+    let expected = tensor - tensor / 16..tensor + tensor / 16;
     let mut rng = fastrand::Rng::with_seed(1);
     for normalizer in [NormalizerConfig::softmax(), NormalizerConfig::sparsemax(), NormalizerConfig::entmax15()] {
         let (z, v) = (random(&mut rng, shape), random(&mut rng, shape));
@@ -48,8 +52,6 @@ fn nothing_of_the_size_of_a_tensor_is_copied() {
         let spec = MapSpec { normalizer, axis: 1 };
 
         let core = |out: &mut [f32]| rows.forward(array(&z_values), ViewMut::new(out, &shape).unwrap()).unwrap();
-        // Once outside the count: thread pools and their stacks.
-        core(&mut out);
         let (_, buffers) = allocated(|| core(&mut out));
         let (p, bytes) = allocated(|| Flex::map(z.clone(), MaskInput::Absent, spec.clone()));
         let own = bytes.saturating_sub(buffers);
@@ -60,7 +62,7 @@ fn nothing_of_the_size_of_a_tensor_is_copied() {
             rows.vjp(array(&z_values), array(&p_values), array(&v_values), ViewMut::new(out, &shape).unwrap()).unwrap();
         };
         let (_, buffers) = allocated(|| core(&mut out));
-        let (_, bytes) = allocated(|| Flex::map_vjp(z, p, v, MaskInput::Absent, spec.clone()));
+        let (_, bytes) = allocated(|| Flex::map_vjp(z.clone(), p.clone(), v.clone(), MaskInput::Absent, spec.clone()));
         let own = bytes.saturating_sub(buffers);
         assert!(expected.contains(&own), "{spec:?}: {own} bytes for {tensor}");
     }
@@ -71,6 +73,7 @@ fn nothing_of_the_size_of_a_tensor_is_copied() {
 fn the_gradient_is_all_that_a_loss_allocates(rng: &mut fastrand::Rng) {
     let shape = [16, 32_000];
     let tensor = shape[0] * shape[1] * size_of::<f32>();
+    let expected = tensor - tensor / 16..tensor + tensor / 16;
     let device = Device::flex().autodiff();
     for normalizer in [NormalizerConfig::softmax(), NormalizerConfig::sparsemax(), NormalizerConfig::entmax15()] {
         let values: Vec<f32> = (0..shape[0] * shape[1]).map(|_| rng.f32()).collect();
@@ -82,16 +85,13 @@ fn the_gradient_is_all_that_a_loss_allocates(rng: &mut fastrand::Rng) {
             let loss = FenchelYoung::new(mapping.regularized().unwrap());
             loss.loss_and_gradient(View::new(&values, &shape).unwrap(), Target::Classes(&classes), out).unwrap();
         };
-        core(&mut gradient);
         let (_, buffers) = allocated(|| core(&mut gradient));
         let scores = Tensor::<2>::from_data(TensorData::new(values.clone(), shape), &device).require_grad();
         let targets = Tensor::<1, Int>::from_data(TensorData::new(classes.clone(), [shape[0]]), &device);
         let loss = SparseLossConfig::new(normalizer.clone()).init();
-        // A thread of the pool that had nothing to do so far makes its own buffers once: the least of some runs counts.
-        let runs = (0..5).map(|_| allocated(|| loss.forward(scores.clone(), targets.clone()).backward()));
-        let (gradients, bytes) = runs.min_by_key(|(_, bytes)| *bytes).unwrap();
+        let (gradients, bytes) = allocated(|| loss.forward(scores.clone(), targets.clone()).backward());
         let own = bytes.saturating_sub(buffers);
-        assert!(own < tensor + tensor / 16, "{normalizer:?}: {own} bytes for {tensor}");
+        assert!(expected.contains(&own), "{normalizer:?}: {own} bytes for {tensor}");
         let got = scores.grad(&gradients).unwrap().into_data().try_to_vec::<f32>().unwrap();
         assert_eq!(got, gradient, "{normalizer:?}");
     }

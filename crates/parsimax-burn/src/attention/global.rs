@@ -70,6 +70,12 @@ pub struct GlobalAttention {
 const NAME: &str = "GlobalAttention";
 
 impl GlobalAttentionConfig {
+    /// The weights are a distribution by this mapping.
+    #[must_use]
+    pub fn with_normalizer(self, normalizer: NormalizerConfig) -> Self {
+        self.with_weighting(Weighting::Normalized(normalizer))
+    }
+
     /// The layer.
     ///
     /// # Panics

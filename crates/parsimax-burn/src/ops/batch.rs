@@ -82,6 +82,10 @@ impl Mappings {
         }
         let build = |value: &f64| or_fail(name, spec.normalizer.build_with(*value));
         let mappings: Vec<_> = values.iter().map(build).collect();
+        if mappings.len() == 1 {
+            // All rows are one group: the kernels take several of them at a time.
+            return Self { mappings, run: usize::MAX, source: None };
+        }
         let rows: Vec<(usize, usize)> =
             (0..shape.len()).filter(|i| *i != spec.axis && scores[*i] != 1).map(|i| (scores[i], shape[i])).collect();
         let first = rows.iter().position(|(_, own)| *own != 1).unwrap_or(rows.len());

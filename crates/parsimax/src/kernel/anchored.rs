@@ -1,5 +1,4 @@
-//! α-entmax of short rows for 1.5 < α < 2 and α > 2: `LANES` rows at a time, measured from their smallest
-//! supported entry.
+//! α-entmax of short rows for α > 1.25: `LANES` rows at a time, measured from their smallest supported entry.
 //!
 //! Plainly, for each row: keep the entries that may be in the support, find τ, write `[δx − τ]₊^e` with
 //! `δ = α − 1` and `e = 1/δ`. Three things are peculiar.
@@ -30,7 +29,8 @@ use super::{Forward, Status};
 /// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
 const SHARED: f32 = 1.1;
 
-/// Widest row for which a bound is good enough, if α < 2.
+/// Widest row whose candidates are few in any case: a bound is good enough to choose them, if α < 2, and they are
+/// written from their list.
 const FEW: usize = 128;
 
 /// Steps on the maxima, and at most on the candidates.
@@ -161,10 +161,14 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                     let (from, level) = (group.from[r], group.level[r]);
                     let gain = gain.unwrap_or(1.0);
                     let (total, pu) = if group.is_listed {
-                        let row = std::slice::from_raw_parts_mut(out, d);
-                        row.fill(0.0);
-                        for k in 0..group.kept[r] {
-                            row[*index.add(r * stride + k) as usize] = *buffer.add(r * stride + k) * gain;
+                        let (row, n) = (std::slice::from_raw_parts_mut(out, d), group.kept[r]);
+                        let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
+                        let index = std::slice::from_raw_parts(index.add(r * stride), n);
+                        if n == d {
+                            row.iter_mut().zip(list).for_each(|(p, q)| *p = q * gain);
+                        } else {
+                            row.fill(0.0);
+                            list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * gain);
                         }
                         (f64::from(group.total[r]), f64::from(group.pu[r]))
                     } else {
@@ -247,7 +251,9 @@ unsafe fn solve_group_any<V: Vector>(
         let mut start = place;
         if prof.delta < 1.0 {
             start.level = prof.bound(tops.as_ptr(), max);
-            place.level = start.level.mul(V::splat(0.8));
+            // The root is the further below the bound, the further `e` is below `n`.
+            let below = 1.0 - prof.e / prof.whole() as f32;
+            place.level = start.level.mul(V::splat(1.0 - 0.4 * below));
         }
         if prof.delta >= 1.0 || d > FEW {
             let least = prof.least(2 * V::LANES);
@@ -277,8 +283,8 @@ unsafe fn solve_group_any<V: Vector>(
         place.from.store(group.from.as_mut_ptr());
         place.level.store(group.level.as_mut_ptr());
 
-        // 5. Few candidates: their probabilities, while they are side by side.
-        group.is_listed = 2 * slots <= d;
+        // 5. Where candidates are few, their probabilities, while they are side by side.
+        group.is_listed = d <= FEW || 2 * slots <= d;
         if group.is_listed {
             let (total, pu) = prof.list::<V>(lanes, slots.next_multiple_of(2), place);
             // No entry that was left out may be in the support after all.
@@ -298,8 +304,14 @@ unsafe fn solve_group_any<V: Vector>(
 }
 
 impl Anchored {
-    /// At least `u` of the largest entry, for δ < 1: `u² ≤ u^e` for `u ≤ 1`, so the root of `Σu² = 1` for some of
-    /// the entries is not below it; and Newton on the norm, from 1 down, does not pass that root.
+    /// The least of 2 and 4 that is not below `e`, for ¼ ≤ δ < 1.
+    fn whole(&self) -> u32 {
+        if self.delta >= 0.5 { 2 } else { 4 }
+    }
+
+    /// At least `u` of the largest entry, for ¼ ≤ δ < 1: with a whole `n ≥ e`, `u^n ≤ u^e` for `u ≤ 1`, so the root
+    /// of `Σu^n = 1` for some of the entries is not below it; and Newton on the norm, from 1 down, does not pass
+    /// that root.
     ///
     /// # Safety
     /// `tops` is readable for two blocks of `LANES` vectors; the CPU has the instruction set of `V`.
@@ -307,7 +319,7 @@ impl Anchored {
     unsafe fn bound<V: Vector>(&self, tops: *const f32, max: V) -> V {
         // SAFETY: as the caller vouches.
         unsafe {
-            let (zero, scale) = (V::splat(0.0), V::splat(self.scale));
+            let (zero, scale, is_square) = (V::splat(0.0), V::splat(self.scale), self.whole() == 2);
             let mut most = V::splat(1.0);
             for _ in 0..2 {
                 let [mut f, mut g] = [[zero; 2]; 2];
@@ -315,12 +327,16 @@ impl Anchored {
                     for half in 0..2 {
                         let gap = V::load(tops.add((j + half) * V::LANES)).sub(max);
                         let u = gap.fma(scale, most).max(zero);
-                        f[half] = u.fma(u, f[half]);
-                        g[half] = g[half].add(u);
+                        let slope = if is_square { u } else { u.mul(u).mul(u) };
+                        f[half] = slope.fma(u, f[half]);
+                        g[half] = g[half].add(slope);
                     }
                 }
+                // The norm N less 1, times N^{n−1}, over Σu^{n−1}.
                 let (f, g) = (f[0].add(f[1]), g[0].add(g[1]));
-                most = most.sub(f.sub(f.sqrt()).div(g));
+                let root = f.sqrt();
+                let lower = if is_square { root } else { root.mul(root.sqrt()) };
+                most = most.sub(f.sub(lower).div(g));
             }
             // Rounding must not make it too small.
             most.mul(V::splat(1.0 + 1e-6))

@@ -39,7 +39,8 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
             Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
             Map::Entmax15 if is_short => direct::forward::<V, _>(e, job, loss),
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
-            Map::Entmax(alpha) if is_short && alpha > 1.5 => {
+            // Whole powers, as of α = 4/3, need no logarithm below.
+            Map::Entmax(alpha) if is_short && alpha > 1.25 && Whole::exactly(alpha).is_none() => {
                 anchored::forward::<V>(Anchored::new(alpha, job.scale), job, loss);
             }
             Map::Entmax(alpha) if alpha < 2.0 => {

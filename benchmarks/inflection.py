@@ -1,14 +1,16 @@
 """Measures inflection beside PyTorch; run it by `cargo xtask bench --inflection --data DIR`.
 
 Ours trains a model for a few epochs; then all contenders start from its weights. Each is a process of its own, because
-thread pools of two runtimes in one process disturb each other. They take turns: a turn trains on a fixed set of
-batches, or decodes a fixed list of words. What counts is the best turn of each, and ratios of those.
+thread pools of two runtimes in one process disturb each other. A round trains on a fixed set of batches, or decodes a
+fixed list of words; training, they take turns batch by batch, so that what else the machine does falls on all of them.
+Speeds are those of the best time of each batch; ratios are medians over batches and rounds, of times a moment apart.
 """
 
 import argparse
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,7 +54,7 @@ def arguments():
     parser.add_argument("--data", required=True, type=pathlib.Path, help="the shared task's files")
     parser.add_argument("--size", type=int, action="append", help="only this size (default 128 and 300)")
     parser.add_argument("--epochs", type=int, default=6, help="how long the model is trained before (default 6)")
-    parser.add_argument("--rounds", type=int, default=5, help="turns of each contender (default 5)")
+    parser.add_argument("--rounds", type=int, default=8, help="rounds of each contender (default 8)")
     parser.add_argument("--threads", type=int, default=2, help="threads of each contender (default 2)")
     parser.add_argument("--folder", type=pathlib.Path, help="keep the trained models here and use them again")
     parser.add_argument("--prepare", action="store_true", help="train the models and stop")
@@ -78,8 +80,31 @@ def compare_losses(contenders):
         print(f"{mapping}: loss {ours:.6f}, in PyTorch {torch:.6f}")
 
 
+class Times:
+    """Seconds and characters or words of each contender, for the batches of all rounds one after the other."""
+
+    def __init__(self, who):
+        self.seconds, self.counts = {name: [] for name in who}, {name: [] for name in who}
+
+    def add(self, name, answer):
+        self.seconds[name] += answer["seconds"]
+        self.counts[name] += answer["counts"]
+
+    def speeds(self, rounds):
+        """Characters or words per second, each batch at its best."""
+        speeds = {}
+        for name, seconds in self.seconds.items():
+            batches = len(seconds) // rounds
+            best = [min(seconds[batch::batches]) for batch in range(batches)]
+            speeds[name] = sum(self.counts[name][:batches]) / sum(best)
+        return speeds
+
+    def ratio(self, ours, reference):
+        return statistics.median(b / a for a, b in zip(self.seconds[ours], self.seconds[reference]))
+
+
 def measure(folder, options):
-    """Characters or words per second, by what is done and who does it."""
+    """Times, by what is done."""
     contenders = {}
     for mapping in MAPPINGS:
         ours = [options.native, "serve", folder, mapping, mapping]
@@ -89,25 +114,26 @@ def measure(folder, options):
     compare_losses(contenders)
     batches = len(json.loads((folder / "data.json").read_text())["batches"])
     sparse = [name for name in contenders if "softmax" not in name]
+    # What is asked in a round.
     tasks = [
-        ("decode, 100 words at once", sparse, ("decode", 500, 100)),
-        ("decode, word by word", sparse, ("decode", 40, 1)),
-        ("train", list(contenders), ("train", batches)),
+        ("decode, 100 words at once", sparse, [("decode", 500, 100)]),
+        ("decode, word by word", sparse, [("decode", 40, 1)]),
+        ("train", list(contenders), [("train", 1)] * batches),
     ]
     results = {}
-    for what, who, question in tasks:
+    for what, who, questions in tasks:
         if options.only and not what.startswith(options.only):
             continue
-        speeds = {name: 0.0 for name in who}
+        results[what] = Times(who)
         for round in range(options.rounds + 1):
-            for name in who:
-                answer = contenders[name].ask(*question)
-                speed = sum(answer["counts"]) / sum(answer["seconds"])
-                if round > 0:
-                    speeds[name] = max(speeds[name], speed)
-                elif "right" in answer:
-                    print(f"{what}, {name}: {answer['right']} of {sum(answer['counts'])} right")
-        results[what] = speeds
+            for question in questions:
+                # Each of ours comes after one of PyTorch's, and finds the caches as that left them.
+                for name in who:
+                    answer = contenders[name].ask(*question)
+                    if round > 0:
+                        results[what].add(name, answer)
+                    elif "right" in answer:
+                        print(f"{what}, {name}: {answer['right']} of {sum(answer['counts'])} right")
     for contender in contenders.values():
         contender.stop()
     return results
@@ -122,14 +148,15 @@ def main():
             folder = prepare(kept, size, options)
             if options.prepare:
                 continue
-            print(f"\nsize {size}, {options.threads} threads, best of {options.rounds} turns")
-            results[size] = measure(folder, options)
-            for what, speeds in results[size].items():
-                for name, speed in speeds.items():
+            print(f"\nsize {size}, {options.threads} threads, {options.rounds} rounds")
+            times, results[size] = measure(folder, options), {}
+            for what in times:
+                results[size][what] = times[what].speeds(options.rounds)
+                for name, speed in results[size][what].items():
                     print(f"  {what:28}{name:20}{speed:10.0f} /s")
             for what, ours, reference, limit in GOALS:
-                if what in results[size]:
-                    ratio = results[size][what][ours] / results[size][what][reference]
+                if what in times:
+                    ratio = times[what].ratio(ours, reference)
                     missed += ratio < limit
                     verdict = "met" if ratio >= limit else "MISSED"
                     print(f"  {what}: {ours} / {reference}: {ratio:.2f} (goal {limit}) {verdict}")

@@ -151,79 +151,92 @@ impl Across {
         }
     }
 
-    /// The `k`-th of all rows, a row a lane, lane by lane.
+    /// The sum of the lanes of the `k`-th of every row, or the largest of them: a row a lane.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn turned<V: Vector>(&self, k: usize) -> [f32; MAX_LANES * MAX_LANES] {
+    unsafe fn fold<V: Vector, const MOST: bool>(&self, k: usize) -> V {
         let mut lanes = [0.0f32; MAX_LANES * MAX_LANES];
         // SAFETY: both arrays hold `LANES` rows of `LANES` floats.
-        unsafe { V::transpose(self.0[k].as_ptr(), V::LANES, lanes.as_mut_ptr()) };
-        lanes
+        unsafe {
+            V::transpose(self.0[k].as_ptr(), V::LANES, lanes.as_mut_ptr());
+            let mut all = V::load(lanes.as_ptr());
+            // A plain loop: a closure would be compiled without the instruction set.
+            for j in 1..V::LANES {
+                let next = V::load(lanes.as_ptr().add(j * V::LANES));
+                all = if MOST { all.max(next) } else { all.add(next) };
+            }
+            all
+        }
     }
 
-    // Plain loops in the next two: a closure given to `fold` would be compiled without the instruction set.
-
     /// # Safety
-    /// As [`turned`](Across::turned).
+    /// As [`fold`](Across::fold).
     #[inline(always)]
     unsafe fn total<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: `LANES` vectors are within the array.
-        unsafe {
-            let lanes = self.turned::<V>(k);
-            let mut all = V::load(lanes.as_ptr());
-            for j in 1..V::LANES {
-                all = all.add(V::load(lanes.as_ptr().add(j * V::LANES)));
-            }
-            all
-        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.fold::<V, false>(k) }
     }
 
     /// # Safety
-    /// As [`turned`](Across::turned).
+    /// As [`fold`](Across::fold).
     #[inline(always)]
     unsafe fn most<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: `LANES` vectors are within the array.
-        unsafe {
-            let lanes = self.turned::<V>(k);
-            let mut all = V::load(lanes.as_ptr());
-            for j in 1..V::LANES {
-                all = all.max(V::load(lanes.as_ptr().add(j * V::LANES)));
-            }
-            all
-        }
+        // SAFETY: as the caller vouches.
+        unsafe { self.fold::<V, true>(k) }
     }
 }
 
 /// The largest score of the support, its probability, and `<p, v>`, by lanes.
-///
+struct Tops<V> {
+    score: V,
+    p: V,
+    pv: V,
+}
+
+impl<V: Vector> Tops<V> {
+    /// A vector more.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn add(&mut self, z: V, p: V, v: V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let on = p.gt(V::splat(0.0));
+            self.p = p.max(self.p);
+            self.score = z.select(on, V::splat(f32::NEG_INFINITY)).max(self.score);
+            self.pv = p.fma(v.keep(on), self.pv);
+        }
+    }
+}
+
 /// # Safety
 /// As [`groups`], for one row.
 #[inline(always)]
 unsafe fn tops<V: Vector>(row: Rows) -> [V; 3] {
+    let step = part::<V>();
     // SAFETY: every access stays within `d` floats.
     unsafe {
-        let (zero, low) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
-        let (mut top_score, mut top, mut pv) = (low, zero, zero);
-        let mut i = 0;
-        while i + V::LANES <= row.d {
-            let (z, p, v) = (V::load(row.z.add(i)), V::load(row.p.add(i)), V::load(row.v.add(i)));
-            let on = p.gt(zero);
-            top = p.max(top);
-            top_score = z.select(on, low).max(top_score);
-            pv = p.fma(v.keep(on), pv);
-            i += V::LANES;
+        let zero = V::splat(0.0);
+        let mut tops = Tops { score: V::splat(f32::NEG_INFINITY), p: zero, pv: zero };
+        for first in (0..row.d).step_by(step) {
+            let part = Rows { d: (row.d - first).min(step), ..row.past(first) };
+            let whole = part.d / V::LANES;
+            // In a long row most of `z` and `v` need not be read; in a short one a look costs more than reading.
+            let mut word = if row.d > step { busy::<V>(part.p, part.d) } else { u64::MAX };
+            while word.trailing_zeros() < whole as u32 {
+                let i = word.trailing_zeros() as usize * V::LANES;
+                tops.add(V::load(part.z.add(i)), V::load(part.p.add(i)), V::load(part.v.add(i)));
+                word &= word - 1;
+            }
+            let (i, n) = (whole * V::LANES, part.d % V::LANES);
+            if n > 0 {
+                tops.add(read(part.z.add(i), n), read(part.p.add(i), n), read(part.v.add(i), n));
+            }
         }
-        if i < row.d {
-            let n = row.d - i;
-            let (z, p, v) = (read::<V>(row.z.add(i), n), read::<V>(row.p.add(i), n), read::<V>(row.v.add(i), n));
-            let on = p.gt(zero);
-            top = p.max(top);
-            top_score = z.select(on, low).max(top_score);
-            pv = p.fma(v.keep(on), pv);
-        }
-        [top_score, top, pv]
+        [tops.score, tops.p, tops.pv]
     }
 }
 

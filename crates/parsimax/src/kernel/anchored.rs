@@ -126,11 +126,17 @@ struct Group {
     max: [f32; MAX_LANES],
     from: [f32; MAX_LANES],
     level: [f32; MAX_LANES],
-    /// Whether the first `kept` entries of each row's list are its probabilities; if so, their sums and `Σ p·u`.
-    is_listed: bool,
+    /// How many candidates each row has. Where they [are listed](is_listed), the list holds their probabilities, and
+    /// these are the sums `Σp` and `Σ p·u`.
     kept: [usize; MAX_LANES],
     total: [f32; MAX_LANES],
     pu: [f32; MAX_LANES],
+}
+
+/// Whether a row of so many candidates is written from their list; a question of the row alone, so that its bits do not
+/// depend on its neighbours.
+fn is_listed(d: usize, kept: usize) -> bool {
+    d <= FEW || 2 * kept <= d
 }
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
@@ -160,7 +166,7 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                 if status == Status::Ok {
                     let (from, level) = (group.from[r], group.level[r]);
                     let gain = gain.unwrap_or(1.0);
-                    let (total, pu) = if group.is_listed {
+                    let (total, pu) = if is_listed(d, group.kept[r]) {
                         let (row, n) = (std::slice::from_raw_parts_mut(out, d), group.kept[r]);
                         let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
                         let index = std::slice::from_raw_parts(index.add(r * stride), n);
@@ -284,8 +290,7 @@ unsafe fn solve_group_any<V: Vector>(
         place.level.store(group.level.as_mut_ptr());
 
         // 5. Where candidates are few, their probabilities, while they are side by side.
-        group.is_listed = d <= FEW || 2 * slots <= d;
-        if group.is_listed {
+        if (0..here).any(|r| is_listed(d, kept[r])) {
             let (total, pu) = prof.list::<V>(lanes, slots.next_multiple_of(2), place);
             // No entry that was left out may be in the support after all.
             let is_complete = zero.ge(cut.sub(place.from).fma(V::splat(prof.scale), place.level));
@@ -301,6 +306,20 @@ unsafe fn solve_group_any<V: Vector>(
         }
         group
     }
+}
+
+/// Adds to a sum; what it loses goes into the next term. A lane that has no term is left as it is: how many slots
+/// there are behind the last candidate of a row depends on its neighbours.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn carry<V: Vector>(sum: V, lost: V, term: V) -> (V, V) {
+    // SAFETY: as the caller vouches.
+    let is_term = term.gt(unsafe { V::splat(0.0) });
+    let next = term.add(lost);
+    let total = sum.add(next);
+    (total.select(is_term, sum), next.sub(total.sub(sum)).select(is_term, lost))
 }
 
 impl Anchored {
@@ -362,10 +381,7 @@ impl Anchored {
                 let p = self.power(u).keep(on);
                 p.store(at);
                 pu = p.fma(u, pu);
-                // What the sum loses goes back into the next term.
-                let (sum, next) = (total, p.add(lost));
-                total = sum.add(next);
-                lost = next.sub(total.sub(sum));
+                (total, lost) = carry(total, lost, p);
             }
             let ((a, b), (c, d)) = (total.halves(), pu.halves());
             (a.add(b), c.add(d))
@@ -497,10 +513,7 @@ impl Anchored {
                     least = zero.sub(z).select(on, beyond).max(least);
                     k += 2;
                 }
-                // What the sum loses goes back into the next part.
-                let (sum, next) = (f, part.add(lost));
-                f = sum.add(next);
-                lost = next.sub(f.sub(sum));
+                (f, lost) = carry(f, lost, part);
             }
             let ((fa, fb), (ga, gb), (ha, hb)) = (f.halves(), g.halves(), h.halves());
             let (a, b) = least.halves();

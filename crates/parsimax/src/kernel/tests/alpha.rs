@@ -99,6 +99,29 @@ fn the_gradient_in_alpha_matches_the_formula_in_f64() {
     }
 }
 
+#[test]
+fn the_gradients_of_a_row_do_not_depend_on_its_neighbours() {
+    let mut rng = fastrand::Rng::with_seed(25);
+    for alpha in [1.0, 1.25, 1.5, 1.75, 2.0, 3.0] {
+        for d in [1, 7, 24, 64, 65, 300, 512, 700, 3000] {
+            let rows = 19;
+            let z: Vec<f32> = (0..rows).flat_map(|r| normals(&mut rng, d, [0.01, 0.3, 2.0][r % 3])).collect();
+            let v = normals(&mut rng, rows * d, 1.0);
+            for level in available() {
+                let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                let (out, da) = gradient(level, alpha, (&z, &p), &v, d);
+                for r in 0..rows {
+                    let at = r * d..(r + 1) * d;
+                    let (alone, slope) = gradient(level, alpha, (&z[at.clone()], &p[at.clone()]), &v[at.clone()], d);
+                    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    let what = format!("{level:?} α={alpha} d={d}");
+                    assert_eq!((bits(&alone), slope[0].to_bits()), (bits(&out[at]), da[r].to_bits()), "{what}");
+                }
+            }
+        }
+    }
+}
+
 /// `<v, ∂p/∂α>` in f64, from the stored `p`.
 fn in_alpha(delta: f64, p: &[f32], v: &[f32]) -> f64 {
     let on: Vec<(f64, f64, f64, f64)> = (0..p.len())

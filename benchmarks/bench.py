@@ -5,7 +5,6 @@ Everything runs in this process, interleaved, best of N. Results go to benchmark
 
 import argparse
 import datetime
-import json
 import pathlib
 import time
 
@@ -159,7 +158,7 @@ def main():
     options.output.mkdir(parents=True, exist_ok=True)
     stem = options.output / (results["date"] + ("-quick" if options.quick else ""))
     written = [stem.with_suffix(".json"), stem.with_suffix(".md")]
-    written[0].write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
+    written[0].write_text(report.as_json(results))
     written[1].write_text(report.markdown(results))
     for suffix, draw in (("", chart.ratios), ("-scaling", chart.scaling)):
         picture = draw(results)

@@ -1,5 +1,7 @@
 """Results in words and tables."""
 
+import json
+
 from .workloads import INPUTS, label
 
 MARK = {"met": "✅ met", "missed": "❌ missed", "out of reach": "⛔ out of reach", "not measured": "not measured", "—": "—"}
@@ -32,6 +34,24 @@ def markdown(results):
             if table:
                 parts.append(f"## {group.capitalize()}, threads: {threads}\n\n{table}")
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def as_json(results):
+    """The same for programs: a line a cell, and no more digits than the clock has."""
+    spell = lambda value: json.dumps(_rounded(value), ensure_ascii=False)
+    parts = []
+    for key, value in results.items():
+        lines = isinstance(value, list) and value and "[\n" + ",\n".join(map(spell, value)) + "\n]"
+        parts.append(f"{json.dumps(key)}: {lines or spell(value)}")
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _rounded(value):
+    if isinstance(value, float):
+        return float(f"{value:.5g}")
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def summary(results):

@@ -128,8 +128,8 @@ impl InflectionArgs {
             size: of(self.size, 64, 300),
             epochs: of(self.epochs, 50, 60),
             batch: of(self.batch, 16, 64),
-            // Twice as much lets sparse attention settle on one position in the first epoch, where it has no gradient:
-            // some runs with softmax as output hardly learn from there.
+            // At twice as much some runs with softmax as output hardly learned: sparse attention had narrowed to about
+            // one position in the first epoch.
             rate: self.rate.unwrap_or(1e-3),
             validation_words: 100,
             beam: 5,

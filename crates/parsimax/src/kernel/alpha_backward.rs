@@ -23,6 +23,7 @@
 use super::backward::{Identity, Indicator, Power, Root, SHORT, Weight};
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
 use super::pair::Pair;
+use super::scan::row_maxima;
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, steep_backward};
 
@@ -151,40 +152,24 @@ impl Across {
         }
     }
 
-    /// The sum of the lanes of the `k`-th of every row, or the largest of them: a row a lane.
+    /// The sum of the lanes of the `k`-th of every row: a row a lane.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn fold<V: Vector, const MOST: bool>(&self, k: usize) -> V {
-        let mut lanes = [0.0f32; MAX_LANES * MAX_LANES];
-        // SAFETY: both arrays hold `LANES` rows of `LANES` floats.
-        unsafe {
-            V::transpose(self.0[k].as_ptr(), V::LANES, lanes.as_mut_ptr());
-            let mut all = V::load(lanes.as_ptr());
-            // A plain loop: a closure would be compiled without the instruction set.
-            for j in 1..V::LANES {
-                let next = V::load(lanes.as_ptr().add(j * V::LANES));
-                all = if MOST { all.max(next) } else { all.add(next) };
-            }
-            all
-        }
-    }
-
-    /// # Safety
-    /// As [`fold`](Across::fold).
-    #[inline(always)]
     unsafe fn total<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: as the caller vouches.
-        unsafe { self.fold::<V, false>(k) }
+        // SAFETY: the array holds `LANES` rows of `LANES` floats.
+        unsafe { V::row_sums(self.0[k].as_ptr()) }
     }
 
+    /// The largest lane of the `k`-th of every row.
+    ///
     /// # Safety
-    /// As [`fold`](Across::fold).
+    /// The CPU has the instruction set of `V`.
     #[inline(always)]
     unsafe fn most<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: as the caller vouches.
-        unsafe { self.fold::<V, true>(k) }
+        // SAFETY: the array holds `LANES` rows of `LANES` floats.
+        unsafe { row_maxima::<V>(self.0[k].as_ptr()) }
     }
 }
 

@@ -6,7 +6,7 @@
 //! f32 not below it, and never above the maximum.
 
 use super::Forward;
-use super::softmax::{Known, TOGETHER, exponentials, report, rescale, together};
+use super::softmax::{Known, TOGETHER, report, together, weigh_rows};
 use super::vector::{Vector, outlined};
 
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z` over the support.
@@ -51,13 +51,7 @@ unsafe fn rows_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32
             let (max, mean) = survey::<V>(z.add(r * d), d);
             (known.max, known.least) = (max, ceil32(mean).min(max));
         }
-        for (r, known) in known.iter_mut().enumerate().filter(|(_, known)| known.max.is_finite()) {
-            let (z, out) = (z.add(r * d), out.add(r * d));
-            exponentials::<V>(z, out, d, known, scale);
-        }
-        for (r, known) in known.iter().enumerate().filter(|(_, known)| known.max.is_finite()) {
-            rescale::<V>(out.add(r * d), d, (1.0 / known.total) as f32);
-        }
+        weigh_rows::<V>(z, out, d, scale, 1.0, known);
     }
 }
 

@@ -24,6 +24,9 @@ pub(crate) unsafe fn exp2_nonpos<V: Vector>(t: V) -> V {
     }
 }
 
+/// The polynomial of `2ᶠ`, highest power first.
+const EXP2: [f32; 6] = [0.001_330_026_5, 0.009_669_709, 0.055_505_6, 0.240_222_81, std::f32::consts::LN_2, 1.0];
+
 /// `2ᶠ` for `|f| ≤ ½`.
 ///
 /// # Safety
@@ -34,9 +37,9 @@ unsafe fn exp2_fraction<V: Vector>(f: V) -> V {
     unsafe {
         // By halves (Estrin): the chain of dependent operations is what limits a row.
         let square = f.mul(f);
-        let low = f.fma(V::splat(std::f32::consts::LN_2), V::splat(1.0));
-        let middle = V::splat(0.055_505_6).fma(f, V::splat(0.240_222_81));
-        let high = V::splat(0.001_330_026_5).fma(f, V::splat(0.009_669_709));
+        let low = f.fma(V::splat(EXP2[4]), V::splat(EXP2[5]));
+        let middle = V::splat(EXP2[2]).fma(f, V::splat(EXP2[3]));
+        let high = V::splat(EXP2[0]).fma(f, V::splat(EXP2[1]));
         high.fma(square, middle).fma(square, low)
     }
 }
@@ -56,7 +59,12 @@ pub(crate) unsafe fn exp2_scaled<V: Vector>(z: V, scale: V, whole: V) -> V {
         let magic = V::splat(ROUND).sub(whole);
         let k = z.fma(scale, magic);
         let f = z.fma(scale, magic.sub(k));
-        exp2_fraction(f).shift_exponent(k)
+        // One term after the other: a row of these is not limited by the chain but by registers.
+        let mut sum = V::splat(EXP2[0]);
+        for c in &EXP2[1..] {
+            sum = sum.fma(f, V::splat(*c));
+        }
+        sum.shift_exponent(k)
     }
 }
 

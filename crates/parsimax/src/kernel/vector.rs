@@ -217,6 +217,25 @@ pub(crate) trait Vector: Copy {
         }
     }
 
+    /// The sum of the lanes of each of `LANES` vectors, one a lane.
+    ///
+    /// # Safety
+    /// `rows` is readable for `LANES` vectors, and the CPU has the instruction set.
+    #[inline(always)]
+    unsafe fn row_sums(rows: *const f32) -> Self {
+        let mut across = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
+        let across = across.as_mut_ptr().cast::<f32>();
+        // SAFETY: both hold `LANES` vectors.
+        unsafe {
+            Self::transpose(rows, Self::LANES, across);
+            let mut sums = [Self::load(across), Self::load(across.add(Self::LANES))];
+            for j in 2..Self::LANES {
+                sums[j % 2] = sums[j % 2].add(Self::load(across.add(j * Self::LANES)));
+            }
+            sums[0].add(sums[1])
+        }
+    }
+
     /// Adds the integer held in `k` (a float in `[-2²², 2²²]` plus `1.5·2²³`, so that its
     /// low bits are the integer) to the exponent: `self · 2^k`. No overflow handling.
     fn shift_exponent(self, k: Self) -> Self;

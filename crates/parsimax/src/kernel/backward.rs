@@ -5,10 +5,11 @@
 //! Two passes: the two sums, then the products. In a long row the first pass notes which blocks
 //! hold any of the support; `v` is read in those alone, and the rest of the row is filled with
 //! zeros. Entries of `v` off the support are masked out before anything is done with them, so an
-//! infinity there does no harm.
+//! infinity there does no harm. In a short row `s = 0` is mask enough for numbers that are finite;
+//! if one is not, the sum tells, and the row is done again with care.
 
 use super::expo::{exp2_nonpos, log2};
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, Map, steep_backward};
 
 /// Vectors in a block, the unit in which long rows are skipped or read.
@@ -323,7 +324,7 @@ unsafe fn first_pass<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64
             wide_s = V::wide_add(wide_s, together(s));
         }
         let rest = row.past(blocks * step);
-        let (sv, s) = lane_sums::<V, W>(weight, rest.p, rest.v, None, row.d - blocks * step);
+        let (sv, s) = lane_sums::<V, W, true>(weight, Rows { d: row.d - blocks * step, ..rest });
         let (sv, s) = (V::wide_total(V::wide_add(wide_sv, sv)), V::wide_total(V::wide_add(wide_s, s)));
         (if s > 0.0 { (sv / s) as f32 } else { 0.0 }, busy)
     }
@@ -343,28 +344,19 @@ outlined! {
 unsafe fn narrow_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
     // Outside the loop: clearing them costs as much as some rows.
     let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
-    let mut across = [0.0f32; MAX_LANES * MAX_LANES];
     let mut means = [0.0f32; MAX_LANES];
     for first in (0..n).step_by(V::LANES) {
         let here = (n - first).min(V::LANES);
         // SAFETY: row `r` lies within all three for `r < n`.
         unsafe {
             let rows = rows.from(first);
-            let zero = V::splat(0.0);
             for r in 0..here {
-                let row = rows.from(r);
-                let (sv, s) = lane_sums::<V, W>(weight, row.p, row.v, W::KEPT.then_some(row.out), row.d);
+                let (sv, s) = lane_sums::<V, W, false>(weight, rows.from(r));
                 sv.store(lane[0].as_mut_ptr().add(r * V::LANES));
                 s.store(lane[1].as_mut_ptr().add(r * V::LANES));
             }
-            let mut total = [zero; 2];
-            for k in 0..2 {
-                V::transpose(lane[k].as_ptr(), V::LANES, across.as_mut_ptr());
-                for j in 0..V::LANES {
-                    total[k] = total[k].add(V::load(across.as_ptr().add(j * V::LANES)));
-                }
-            }
-            total[0].div(total[1]).keep(total[1].gt(zero)).store(means.as_mut_ptr());
+            let (sv, s) = (V::row_sums(lane[0].as_ptr()), V::row_sums(lane[1].as_ptr()));
+            sv.div(s).store(means.as_mut_ptr());
             for r in 0..here {
                 short_products::<V, W>(weight, rows.from(r), means[r]);
             }
@@ -388,9 +380,9 @@ unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) 
     // fills that time.
     // SAFETY: every row lies within the `n` rows.
     unsafe {
-        let mut mean = short_mean::<V, W>(weight, rows);
+        let mut mean = short_mean::<V, W, false>(weight, rows);
         for r in 1..n {
-            let next = short_mean::<V, W>(weight, rows.from(r));
+            let next = short_mean::<V, W, false>(weight, rows.from(r));
             short_products::<V, W>(weight, rows.from(r - 1), mean);
             mean = next;
         }
@@ -398,17 +390,20 @@ unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) 
     }
 }
 
-/// The first pass over a short row: its mean `<s,v>/Σs`.
+/// The first pass over a short row: its mean `<s,v>/Σs`; unless `CAREFUL`, not a number if there is no support.
 ///
 /// # Safety
 /// As [`short_rows`], for one row.
 #[inline(always)]
-unsafe fn short_mean<V: Vector, W: Weight>(weight: W, row: Rows) -> f32 {
+unsafe fn short_mean<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: Rows) -> f32 {
     // SAFETY: as the caller vouches.
-    let (sv, s) = unsafe { lane_sums::<V, W>(weight, row.p, row.v, W::KEPT.then_some(row.out), row.d) };
+    let (sv, s) = unsafe { lane_sums::<V, W, CAREFUL>(weight, row) };
     let (sv, s) = sv.totals(s);
-    if s > 0.0 { sv / s } else { 0.0 }
+    if s > 0.0 || !CAREFUL { sv / s } else { 0.0 }
 }
+
+/// The largest mean from which no finite number is infinitely far.
+const MOST: f32 = 1e30;
 
 /// The second pass over a short row, whose first pass left its weights in `out` if they are kept.
 ///
@@ -418,27 +413,54 @@ unsafe fn short_mean<V: Vector, W: Weight>(weight: W, row: Rows) -> f32 {
 unsafe fn short_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) {
     // SAFETY: as the caller vouches.
     unsafe {
-        if W::KEPT {
-            products::<V, Known>(Known, Rows { p: row.out, ..row }, row.d, mean);
+        if mean.abs() <= MOST {
+            plain_products::<V, W>(weight, row, mean);
         } else {
+            let mean = short_mean::<V, W, true>(weight, row);
             products::<V, W>(weight, row, row.d, mean);
         }
     }
 }
 
-/// `<s, v>` and `Σ s` lane by lane, in f32: at most `SHORT / LANES` terms each; `s` goes to `kept`
-/// if there is such a place.
+/// [`short_products`] of a row of finite numbers.
 ///
 /// # Safety
-/// `p` and `v` are readable and `kept` writable for `d` floats; the CPU has the instruction set of `V`.
+/// As [`short_rows`], for one row.
 #[inline(always)]
-unsafe fn lane_sums<V: Vector, W: Weight>(
-    weight: W,
-    p: *const f32,
-    v: *const f32,
-    kept: Option<*mut f32>,
-    d: usize,
-) -> (V, V) {
+unsafe fn plain_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let (mean, zero) = (V::splat(mean), V::splat(0.0));
+        let from = if W::KEPT { row.out } else { row.p };
+        let mut i = 0;
+        while i + BLOCK * V::LANES <= row.d {
+            for k in 0..BLOCK {
+                let at = i + k * V::LANES;
+                let s = V::load(from.add(at));
+                let s = if W::KEPT { s } else { weight.weight(s) };
+                // Adding 0 leaves no −0 where the weight is 0.
+                s.fma(V::load(row.v.add(at)).sub(mean), zero).store(row.out.add(at));
+            }
+            i += BLOCK * V::LANES;
+        }
+        while i < row.d {
+            let n = (row.d - i).min(V::LANES);
+            let s = read::<V>(from.add(i), n);
+            let s = if W::KEPT { s } else { weight.weight(s) };
+            write(s.fma(read::<V>(row.v.add(i), n).sub(mean), zero), row.out.add(i), n);
+            i += n;
+        }
+    }
+}
+
+/// `<s, v>` and `Σ s` lane by lane, in f32: at most `SHORT / LANES` terms each; `s` goes to `out` if it is worth
+/// keeping. Unless `CAREFUL`, an entry of `v` off the support that is not finite spoils the sum.
+///
+/// # Safety
+/// `p` and `v` are readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: Rows) -> (V, V) {
+    let Rows { p, v, out, d } = row;
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);
@@ -449,11 +471,11 @@ unsafe fn lane_sums<V: Vector, W: Weight>(
                 let at = i + k * V::LANES;
                 let q = V::load(p.add(at));
                 let w = weight.weight(q);
-                let g = V::load(v.add(at)).keep(q.gt(zero));
-                sv[k] = w.fma(g, sv[k]);
+                let g = V::load(v.add(at));
+                sv[k] = w.fma(if CAREFUL { g.keep(q.gt(zero)) } else { g }, sv[k]);
                 s[k] = s[k].add(w);
-                if let Some(kept) = kept {
-                    w.store(kept.add(at));
+                if W::KEPT {
+                    w.store(out.add(at));
                 }
             }
             i += BLOCK * V::LANES;
@@ -462,10 +484,11 @@ unsafe fn lane_sums<V: Vector, W: Weight>(
             let n = (d - i).min(V::LANES);
             let q = V::load_first(p.add(i), n, 0.0);
             let w = weight.weight(q);
-            sv[0] = w.fma(V::load_first(v.add(i), n, 0.0).keep(q.gt(zero)), sv[0]);
+            let g = V::load_first(v.add(i), n, 0.0);
+            sv[0] = w.fma(if CAREFUL { g.keep(q.gt(zero)) } else { g }, sv[0]);
             s[0] = s[0].add(w);
-            if let Some(kept) = kept {
-                w.store_first(kept.add(i), n);
+            if W::KEPT {
+                w.store_first(out.add(i), n);
             }
             i += n;
         }

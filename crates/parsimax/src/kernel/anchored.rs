@@ -10,7 +10,8 @@
 //! **The step.** With `f = Σp`, `g = Σ p/u` and `h = Σ p/u²` the curve `A + B·(y + τ₀ − τ)^e`, `y = g/h`,
 //! shares value, slope and curvature with the sum at τ₀: entries in one place (`y` is their `u`) and a
 //! single entry on the threshold (`y` is its `u`) both solve it at once, and in between it converges with
-//! the third power of the residual, which powers as dear as these are worth.
+//! the third power of the residual, which powers as dear as these are worth. For α > 2, where most rows have
+//! few candidates, these are put in order instead ([`sorted`]).
 //!
 //! **The proof.** Nothing on the way is a bound: which entries are kept comes from the root for the maxima
 //! of parts of the row, and the last step is not looked at again. But the pass that writes the row sums
@@ -18,19 +19,22 @@
 //! that fails is solved by itself, in f64 ([`alone`]).
 
 use super::alpha::alone;
+use super::dense::Steep;
 use super::direct::two_maxima;
 use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
+use super::profile::{Slope, Sparsemax};
 use super::scan::{collect_indexed, into_lanes};
+use super::sorted;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
-use super::{Forward, Status};
+use super::{Forward, Status, long};
 
 /// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
 const SHARED: f32 = 1.1;
 
-/// Widest row whose candidates are few in any case: a bound is good enough to choose them, if α < 2, and they are
-/// written from their list.
+/// Widest row whose candidates are few in any case: a bound is good enough to choose them, and they are written
+/// from their list.
 const FEW: usize = 128;
 
 /// Steps on the maxima, and at most on the candidates.
@@ -55,7 +59,7 @@ fn exact(d: usize) -> f64 {
 }
 
 /// Smaller than any `u` that is told from 0, and so large that its powers and quotients are numbers.
-const TINY: f32 = 1e-37;
+pub(super) const TINY: f32 = 1e-37;
 
 /// The largest `|x|` for which `(1 + x)^δ − 1` is summed as a series, and its coefficients.
 const SMALL: f32 = 0.02;
@@ -71,10 +75,10 @@ const NEAR_SERIES: [fn(f32) -> f32; 4] = [
 pub(crate) struct Anchored {
     delta: f64,
     /// `δ` as a number of lanes, and its inverse.
-    steep: f32,
+    pub(super) steep: f32,
     e: f32,
     /// `δ · scale`.
-    scale: f32,
+    pub(super) scale: f32,
 }
 
 impl Anchored {
@@ -93,7 +97,7 @@ impl Anchored {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn power<V: Vector>(&self, u: V) -> V {
+    pub(super) unsafe fn power<V: Vector>(&self, u: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let (m, k) = u.split_exponent();
@@ -104,9 +108,17 @@ impl Anchored {
 
 /// A threshold a lane: `u = scale·(z − from) + level`.
 #[derive(Clone, Copy)]
-struct Place<V> {
-    from: V,
-    level: V,
+pub(super) struct Place<V> {
+    pub(super) from: V,
+    pub(super) level: V,
+}
+
+impl<V: Vector> Place<V> {
+    /// `self` in the lanes of `m`, `other` elsewhere.
+    #[inline(always)]
+    fn select(self, m: V::Mask, other: Place<V>) -> Place<V> {
+        Place { from: self.from.select(m, other.from), level: self.level.select(m, other.level) }
+    }
 }
 
 /// What a step needs: `Σp`, `Σ p/u`, `Σ p/u²`, and the smallest entry of the support.
@@ -123,6 +135,8 @@ struct Group {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
     bad: u32,
     empty: u32,
+    /// So wide and with so many candidates that it is left to those for long rows.
+    crowded: u32,
     max: [f32; MAX_LANES],
     from: [f32; MAX_LANES],
     level: [f32; MAX_LANES],
@@ -149,16 +163,16 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
     let (gain, mut sums) = loss.unzip();
     // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + 2 * V::LANES;
-    let (buffer, index) = job.scratch.lists(2 * V::LANES * stride);
     for first in (0..job.status.len()).step_by(V::LANES) {
         let here = (job.status.len() - first).min(V::LANES);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized above.
         unsafe {
+            let (buffer, index) = job.scratch.lists(2 * V::LANES * stride);
             // The transposed block, which is not looked at again once a group is solved.
             let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
             let group = solve_group::<V>(prof, z, (d, here), (buffer, index, stride));
-            for r in 0..here {
+            for r in (0..here).filter(|r| group.crowded >> r & 1 == 0) {
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
                 job.status[first + r] = status;
@@ -194,6 +208,12 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                 if let Some(sums) = sums.as_deref_mut() {
                     sums[first + r] = sum;
                 }
+            }
+            // They overwrite the lists.
+            for r in (0..here).filter(|r| group.crowded >> r & 1 == 1) {
+                let steep = Steep::new(prof.delta + 1.0);
+                let profiles = (Sparsemax(steep.inner()), steep);
+                long::one_row::<V, _, _>(profiles, job, first + r, gain, sums.as_deref_mut());
             }
         }
     }
@@ -253,38 +273,57 @@ unsafe fn solve_group_any<V: Vector>(
 
         // 2. What of the row may be in the support, and a first guess: from a bound on `u` of the largest entry,
         // or from the root for the maxima.
-        let mut place = Place { from: max, level: V::splat(0.35f64.powf(prof.delta) as f32) };
+        let is_steep = prof.delta >= 1.0;
+        let mut place = Place { from: max, level: V::splat(0.0) };
         let mut start = place;
-        if prof.delta < 1.0 {
+        if d <= FEW || is_steep {
             start.level = prof.bound(tops.as_ptr(), max);
             // The root is the further below the bound, the further `e` is below `n`.
             let below = 1.0 - prof.e / prof.whole() as f32;
             place.level = start.level.mul(V::splat(1.0 - 0.4 * below));
-        }
-        if prof.delta >= 1.0 || d > FEW {
+        } else {
+            place.level = V::splat(0.35f64.powf(prof.delta) as f32);
             let least = prof.least(2 * V::LANES);
             let tops = (tops.as_ptr(), 2 * V::LANES);
             prof.settle(tops, max, &mut place, (SHARED, FIRST_STEPS), least, V::lanes_of(fit));
             start = place;
         }
-        let depth = start.level.div(V::splat(prof.scale));
-        let slack = start.from.max(zero.sub(start.from)).add(depth.max(zero.sub(depth))).mul(V::splat(2.4e-7));
-        let mut cuts = [0.0f32; MAX_LANES];
-        let cut = start.from.sub(depth).sub(slack);
-        cut.store(cuts.as_mut_ptr());
+        let mut cut = prof.cut(start);
 
         // 3. Candidates, row by row, and then into lanes.
-        let (mut kept, mut slots) = ([0usize; MAX_LANES], 0);
-        for r in (0..here).filter(|r| fit >> r & 1 == 1) {
-            let at = r * stride;
-            kept[r] = collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at));
-            slots = slots.max(kept[r]);
+        let mut group = Group { bad, empty, ..Group::default() };
+        let mut kept = [0usize; MAX_LANES];
+        collect_rows::<V>((z, d), cut, fit, (buffer, index, stride), &mut kept);
+        let (mut few, mut many) = (0, fit);
+        if is_steep {
+            // Where a bound leaves too many to sort, the root for the maxima is a better one.
+            many = crowded(&kept, fit);
+            if many != 0 {
+                let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], many);
+                let is_here = V::lanes_of(many);
+                place = by_order.select(is_here, place);
+                start = Place { level: place.level.mul(V::splat(1.0 + 1e-5)), ..place };
+                cut = prof.cut(start).select(is_here, cut);
+                collect_rows::<V>((z, d), cut, many, (buffer, index, stride), &mut kept);
+            }
+            many = crowded(&kept, fit);
+            few = fit & !many;
+            if d > FEW {
+                (group.crowded, many) = (many, 0);
+            }
         }
+        let slots = kept[..here].iter().copied().max().unwrap_or(0);
         into_lanes::<V>(buffer, stride, &kept, slots, lanes);
 
-        // 4. The root for the candidates.
-        prof.settle((lanes, slots.next_multiple_of(2)), max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(fit));
-        let mut group = Group { bad, empty, kept, ..Group::default() };
+        // 4. The root for the candidates: by order, where they are few and α is large.
+        if many != 0 {
+            let candidates = (lanes.cast_const(), slots.next_multiple_of(2));
+            prof.settle(candidates, max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(many));
+        }
+        if few != 0 {
+            place = sorted::place::<V>(&prof, lanes, &kept, few).select(V::lanes_of(few), place);
+        }
+        group.kept = kept;
         max.store(group.max.as_mut_ptr());
         place.from.store(group.from.as_mut_ptr());
         place.level.store(group.level.as_mut_ptr());
@@ -308,6 +347,35 @@ unsafe fn solve_group_any<V: Vector>(
     }
 }
 
+/// Candidates of the rows whose bits are set, each behind the last in its part of the buffers; how many go to `kept`.
+///
+/// # Safety
+/// As [`solve_group`].
+#[inline(always)]
+unsafe fn collect_rows<V: Vector>(
+    (z, d): (*const f32, usize),
+    cut: V,
+    rows: u32,
+    (buffer, index, stride): (*mut f32, *mut u32, usize),
+    kept: &mut [usize; MAX_LANES],
+) {
+    let mut cuts = [0.0f32; MAX_LANES];
+    // SAFETY: as the caller vouches.
+    unsafe {
+        cut.store(cuts.as_mut_ptr());
+        for r in (0..V::LANES).filter(|r| rows >> r & 1 == 1) {
+            let at = r * stride;
+            kept[r] = collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at));
+        }
+    }
+}
+
+/// Which of the rows have more candidates than can be sorted.
+fn crowded(kept: &[usize; MAX_LANES], rows: u32) -> u32 {
+    let too_many = |(r, &kept): (usize, &usize)| u32::from(!(1..=sorted::MOST).contains(&kept)) << r;
+    kept.iter().enumerate().map(too_many).sum::<u32>() & rows
+}
+
 /// Adds to a sum; what it loses goes into the next term. A lane that has no term is left as it is: how many slots
 /// there are behind the last candidate of a row depends on its neighbours.
 ///
@@ -323,12 +391,29 @@ unsafe fn carry<V: Vector>(sum: V, lost: V, term: V) -> (V, V) {
 }
 
 impl Anchored {
-    /// The least of 2 and 4 that is not below `e`, for ¼ ≤ δ < 1.
+    /// The least of 1, 2 and 4 that is not below `e`, for δ ≥ ¼.
     fn whole(&self) -> u32 {
-        if self.delta >= 0.5 { 2 } else { 4 }
+        match self.delta {
+            ..0.5 => 4,
+            ..1.0 => 2,
+            _ => 1,
+        }
     }
 
-    /// At least `u` of the largest entry, for ¼ ≤ δ < 1: with a whole `n ≥ e`, `u^n ≤ u^e` for `u ≤ 1`, so the root
+    /// The scores above which all entries of the support are, if the thresholds are lower bounds.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn cut<V: Vector>(&self, start: Place<V>) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        let (zero, scale, grain) = unsafe { (V::splat(0.0), V::splat(self.scale), V::splat(2.4e-7)) };
+        let depth = start.level.div(scale);
+        let slack = start.from.max(zero.sub(start.from)).add(depth.max(zero.sub(depth))).mul(grain);
+        start.from.sub(depth).sub(slack)
+    }
+
+    /// At least `u` of the largest entry, for δ ≥ ¼: with a whole `n ≥ e`, `u^n ≤ u^e` for `u ≤ 1`, so the root
     /// of `Σu^n = 1` for some of the entries is not below it; and Newton on the norm, from 1 down, does not pass
     /// that root.
     ///
@@ -338,15 +423,19 @@ impl Anchored {
     unsafe fn bound<V: Vector>(&self, tops: *const f32, max: V) -> V {
         // SAFETY: as the caller vouches.
         unsafe {
-            let (zero, scale, is_square) = (V::splat(0.0), V::splat(self.scale), self.whole() == 2);
-            let mut most = V::splat(1.0);
-            for _ in 0..2 {
+            let (zero, one, scale, whole) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), self.whole());
+            let mut most = one;
+            for _ in 0..if whole == 1 { 3 } else { 2 } {
                 let [mut f, mut g] = [[zero; 2]; 2];
                 for j in (0..2 * V::LANES).step_by(2) {
                     for half in 0..2 {
                         let gap = V::load(tops.add((j + half) * V::LANES)).sub(max);
                         let u = gap.fma(scale, most).max(zero);
-                        let slope = if is_square { u } else { u.mul(u).mul(u) };
+                        let slope = match whole {
+                            1 => one.keep(u.gt(zero)),
+                            2 => u,
+                            _ => u.mul(u).mul(u),
+                        };
                         f[half] = slope.fma(u, f[half]);
                         g[half] = g[half].add(slope);
                     }
@@ -354,7 +443,11 @@ impl Anchored {
                 // The norm N less 1, times N^{n−1}, over Σu^{n−1}.
                 let (f, g) = (f[0].add(f[1]), g[0].add(g[1]));
                 let root = f.sqrt();
-                let lower = if is_square { root } else { root.mul(root.sqrt()) };
+                let lower = match whole {
+                    1 => one,
+                    2 => root,
+                    _ => root.mul(root.sqrt()),
+                };
                 most = most.sub(f.sub(lower).div(g));
             }
             // Rounding must not make it too small.
@@ -468,16 +561,15 @@ impl Anchored {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn steepen<V: Vector>(&self, p: V) -> V {
+    pub(super) unsafe fn steepen<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
-            let (zero, tiny) = (V::splat(0.0), V::splat(TINY));
+            let tiny = V::splat(TINY);
             let (m, k) = p.max(tiny).split_exponent();
             let log = log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.steep));
             // A factor of 2⁶⁰ is more than anybody needs.
             let most = V::splat(60.0);
-            let log = most.sub(most.sub(log).max(zero));
-            exp2_nonpos(log).keep(p.gt(tiny))
+            exp2_nonpos(most.select(log.gt(most), log)).keep(p.gt(tiny))
         }
     }
 

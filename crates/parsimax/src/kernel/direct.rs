@@ -130,7 +130,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
                 let status = Status::from_flags(group.bad >> k & 1 == 1, group.empty >> k & 1 == 1);
                 job.status[first + r] = status;
                 if status == Status::Ok && group.large >> k & 1 == 1 {
-                    alone::<V, P>(prof, job, first + r, gain, sums.as_deref_mut());
+                    long::one_row::<V, P, P>((prof, prof), job, first + r, gain, sums.as_deref_mut());
                     continue;
                 }
                 if let Some(t) = job.tau.as_deref_mut() {
@@ -146,32 +146,6 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
             }
         }
     }
-}
-
-/// Row `r` by itself, as long rows are.
-///
-/// # Safety
-/// As [`forward`].
-unsafe fn alone<V: Vector, P: Direct>(
-    prof: P,
-    job: &mut Forward<'_>,
-    r: usize,
-    gain: Option<f32>,
-    sums: Option<&mut [RowSum]>,
-) {
-    let at = r * job.d..(r + 1) * job.d;
-    let mut row = Forward {
-        z: &job.z[at.clone()],
-        d: job.d,
-        scale: job.scale,
-        out: &mut job.out[at],
-        tau: job.tau.as_deref_mut().map(|tau| &mut tau[r..=r]),
-        status: &mut job.status[r..=r],
-        scratch: &mut *job.scratch,
-    };
-    let loss = gain.zip(sums.map(|sums| &mut sums[r..=r]));
-    // SAFETY: as the caller vouches, for one row.
-    unsafe { long::forward::<V, P, P>((prof, prof), &mut row, loss) };
 }
 
 outlined! {
@@ -408,27 +382,7 @@ unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
             f.store(fs.add(r * V::LANES));
             g.store(gs.add(r * V::LANES));
         }
-        (lane_sums::<V>(fs), lane_sums::<V>(gs))
-    }
-}
-
-/// The sum of each of `LANES` vectors, one a lane.
-///
-/// # Safety
-/// The CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn lane_sums<V: Vector>(rows: *const f32) -> V {
-    // SAFETY: both arrays hold `LANES` vectors.
-    unsafe {
-        let mut across = Block::uninit();
-        let across = across.as_mut_ptr().cast::<f32>();
-        V::transpose(rows, V::LANES, across);
-        let at = |j: usize| V::load(across.add(j * V::LANES));
-        let mut s = [at(0), at(1), at(2), at(3)];
-        for j in 4..V::LANES {
-            s[j % 4] = s[j % 4].add(at(j));
-        }
-        s[0].add(s[1]).add(s[2].add(s[3]))
+        (V::row_sums(fs), V::row_sums(gs))
     }
 }
 

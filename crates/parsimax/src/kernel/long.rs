@@ -110,6 +110,32 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
     }
 }
 
+/// Row `r` of a block by itself.
+///
+/// # Safety
+/// As [`forward`].
+pub(crate) unsafe fn one_row<V: Vector, B: Slope, P: Profile>(
+    profiles: (B, P),
+    job: &mut Forward<'_>,
+    r: usize,
+    gain: Option<f32>,
+    sums: Option<&mut [RowSum]>,
+) {
+    let at = r * job.d..(r + 1) * job.d;
+    let mut row = Forward {
+        z: &job.z[at.clone()],
+        d: job.d,
+        scale: job.scale,
+        out: &mut job.out[at],
+        tau: job.tau.as_deref_mut().map(|tau| &mut tau[r..=r]),
+        status: &mut job.status[r..=r],
+        scratch: &mut *job.scratch,
+    };
+    let loss = gain.zip(sums.map(|sums| &mut sums[r..=r]));
+    // SAFETY: as the caller vouches, for one row.
+    unsafe { forward::<V, B, P>(profiles, &mut row, loss) };
+}
+
 outlined! {
     /// One pass over the row: maximum, bound, candidates, zeros. A row that is dense from its
     /// first chunk needs no zeros; they come `early`, or after a look at that chunk.

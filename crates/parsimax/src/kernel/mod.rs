@@ -56,6 +56,7 @@ mod scan;
 mod short;
 mod softmax;
 mod solve;
+mod sorted;
 mod steep_backward;
 mod structured;
 mod tv;

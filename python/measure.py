@@ -8,9 +8,12 @@ import subprocess
 import sys
 import time
 
-import torch
+# What is installed is measured, not what a build may have left beside this file.
+sys.path.pop(0)
 
-import parsimax.torch as px
+import torch  # noqa: E402
+
+import parsimax.torch as px  # noqa: E402
 
 
 def best(functions, repeats, number=1):

@@ -79,8 +79,9 @@ pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gam
     if status != Status::Ok {
         return status;
     }
+    // SAFETY: that is how many were written.
+    unsafe { work.hold(n) };
     let Work { list, index, pieces, hulls, .. } = work;
-    let (list, index) = (&list[..n], &index[..n]);
     pieces.clear();
     stretches(z, index, |range, free| {
         let stretch = Stretch { z: &list[range], top: f64::from(max), free };

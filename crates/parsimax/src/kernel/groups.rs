@@ -53,8 +53,10 @@ pub(crate) unsafe fn neighbours<V: Vector>(
     let (list, index) = work.lists(p.len());
     // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set.
     let n = unsafe { support::<V>(p.as_ptr(), p.len(), list, index) };
+    // SAFETY: that is how many were written.
+    unsafe { work.hold(n) };
     out.fill(0.0);
-    let (list, index) = (&work.list[..n], &work.index[..n]);
+    let (list, index) = (&work.list, &work.index);
     let Some(first) = index.first() else { return };
     // A constant in v, which the derivative does not feel, takes no digits from the rest.
     let origin = f64::from(v[*first as usize]);
@@ -175,8 +177,10 @@ pub(crate) unsafe fn anywhere<V: Vector>((p, v): (&[f32], &[f32]), out: &mut [f3
     let (list, index) = work.lists(p.len());
     // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set.
     let n = unsafe { support::<V>(p.as_ptr(), p.len(), list, index) };
+    // SAFETY: that is how many were written.
+    unsafe { work.hold(n) };
     out.fill(0.0);
-    let (list, index, table) = (&work.list[..n], &work.index[..n], &mut work.table);
+    let (list, index, table) = (&work.list, &work.index, &mut work.table);
     let Some(first) = index.first() else { return };
     let origin = f64::from(v[*first as usize]);
     table.group(list, |k| f64::from(v[index[k] as usize]) - origin);

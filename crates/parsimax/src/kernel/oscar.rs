@@ -107,8 +107,10 @@ pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gam
     let status = Status::of_max(max);
     out.fill(status.fill());
     if status == Status::Ok {
+        // SAFETY: that is how many were written.
+        unsafe { work.hold(n) };
         let Work { list, index, oscar, .. } = work;
-        oscar.solve((&list[..n], &index[..n]), max, l, gamma, out);
+        oscar.solve((list, index), max, l, gamma, out);
     }
     status
 }

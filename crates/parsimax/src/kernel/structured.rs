@@ -32,6 +32,7 @@ pub struct Structured {
 /// Working memory, reused from row to row; as large as the candidates of a row, which may be all of it.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
+    /// Filled by pointer, and then [held](Work::hold).
     pub(super) list: Vec<f32>,
     pub(super) index: Vec<u32>,
     pub(super) pieces: Vec<Piece>,
@@ -44,11 +45,25 @@ impl Work {
     /// Room for the candidates of a row of width `d`.
     pub(super) fn lists(&mut self, d: usize) -> (*mut f32, *mut u32) {
         let n = d + 2 * MAX_LANES;
-        if self.list.len() < n {
-            self.list.resize(n, 0.0);
-            self.index.resize(n, 0);
-        }
+        // Room alone: what nobody has written takes no memory, and most rows have few candidates.
+        self.list.clear();
+        self.index.clear();
+        self.list.reserve(n);
+        self.index.reserve(n);
         (self.list.as_mut_ptr(), self.index.as_mut_ptr())
+    }
+
+    /// Makes the first `n` of the [lists](Work::lists) their contents.
+    ///
+    /// # Safety
+    /// So many were written to each.
+    pub(super) unsafe fn hold(&mut self, n: usize) {
+        debug_assert!(n <= self.list.capacity() && n <= self.index.capacity());
+        // SAFETY: as the caller vouches.
+        unsafe {
+            self.list.set_len(n);
+            self.index.set_len(n);
+        }
     }
 }
 

@@ -137,7 +137,18 @@ fn peak() -> u64 {
     line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
 }
 
+/// Keeps memory that was freed: what a step gives back the next one asks for, and every page that the system takes in
+/// between has to be cleared again.
+#[allow(unsafe_code, reason = "options of the allocator have no other door")]
+fn keep_memory() {
+    /// `mi_option_purge_delay`, which the bindings do not name; the one before `use_numa_nodes`.
+    const PURGE_DELAY: libmimalloc_sys::mi_option_t = libmimalloc_sys::mi_option_use_numa_nodes - 1;
+    // SAFETY: no other thread has been started.
+    unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, -1) };
+}
+
 fn main() -> std::io::Result<()> {
+    keep_memory();
     let arguments = Arguments::parse();
     let device = Device::default().autodiff();
     let attention = arguments.mapping.attention();

@@ -23,8 +23,7 @@
 use super::backward::{Identity, Indicator, Power, Root, SHORT, Weight};
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
 use super::pair::Pair;
-use super::scan::row_maxima;
-use super::vector::{MAX_LANES, Vector, outlined, read, write};
+use super::vector::{MAX_LANES, Vector, outlined, read, row_maxima, write};
 use super::{Backward, steep_backward};
 
 /// `u/u₀` is not known more closely than this.

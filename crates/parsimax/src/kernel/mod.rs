@@ -18,7 +18,7 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
-//! | `anchored.rs` | entmax with α > 1.25 on short rows |
+//! | `anchored.rs`, `settle.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
@@ -53,6 +53,7 @@ mod product;
 mod profile;
 mod route;
 mod scan;
+mod settle;
 mod short;
 mod softmax;
 mod solve;

@@ -49,25 +49,6 @@ pub(crate) unsafe fn row_max<V: Vector>(z: *const f32, d: usize) -> f32 {
     if nan { f32::NAN } else { m.reduce_max() }
 }
 
-/// The largest lane of each of `LANES` vectors, one a lane.
-///
-/// # Safety
-/// `rows` is readable for `LANES` vectors; the CPU has the instruction set.
-#[inline(always)]
-pub(crate) unsafe fn row_maxima<V: Vector>(rows: *const f32) -> V {
-    let mut across = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
-    let across = across.as_mut_ptr().cast::<f32>();
-    // SAFETY: both hold `LANES` vectors.
-    unsafe {
-        V::transpose(rows, V::LANES, across);
-        let mut maxima = [V::load(across), V::load(across.add(V::LANES))];
-        for j in 2..V::LANES {
-            maxima[j % 2] = V::load(across.add(j * V::LANES)).max(maxima[j % 2]);
-        }
-        maxima[0].max(maxima[1])
-    }
-}
-
 /// Entries in a tile, the unit in which long rows are looked at.
 pub(crate) const TILE: usize = 64;
 

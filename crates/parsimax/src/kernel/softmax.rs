@@ -4,8 +4,8 @@
 //! few terms a lane, then in f64); the division, as a product with the reciprocal.
 
 use super::expo::{exp2_nonpos, exp2_scaled};
-use super::scan::{lane_maxima, row_max, row_maxima};
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::scan::{lane_maxima, row_max};
+use super::vector::{MAX_LANES, Vector, outlined, row_maxima};
 use super::write::RowSum;
 use super::{Forward, Status};
 

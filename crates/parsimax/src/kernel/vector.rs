@@ -223,17 +223,8 @@ pub(crate) trait Vector: Copy {
     /// `rows` is readable for `LANES` vectors, and the CPU has the instruction set.
     #[inline(always)]
     unsafe fn row_sums(rows: *const f32) -> Self {
-        let mut across = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
-        let across = across.as_mut_ptr().cast::<f32>();
-        // SAFETY: both hold `LANES` vectors.
-        unsafe {
-            Self::transpose(rows, Self::LANES, across);
-            let mut sums = [Self::load(across), Self::load(across.add(Self::LANES))];
-            for j in 2..Self::LANES {
-                sums[j % 2] = sums[j % 2].add(Self::load(across.add(j * Self::LANES)));
-            }
-            sums[0].add(sums[1])
-        }
+        // SAFETY: as the caller vouches.
+        unsafe { rows_to_lanes::<Self, false>(rows) }
     }
 
     /// Adds the integer held in `k` (a float in `[-2²², 2²²]` plus `1.5·2²³`, so that its
@@ -251,6 +242,36 @@ pub(crate) trait Vector: Copy {
     fn wide_add(w: Self::Wide, v: Self) -> Self::Wide;
     /// Sum of all lanes.
     fn wide_total(w: Self::Wide) -> f64;
+}
+
+/// The sum of the lanes of each of `LANES` vectors, or the `MOST` of them: one a lane.
+///
+/// # Safety
+/// As [`Vector::row_sums`].
+#[inline(always)]
+unsafe fn rows_to_lanes<V: Vector, const MOST: bool>(rows: *const f32) -> V {
+    let mut across = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
+    let across = across.as_mut_ptr().cast::<f32>();
+    // SAFETY: both hold `LANES` vectors.
+    unsafe {
+        V::transpose(rows, V::LANES, across);
+        let mut all = [V::load(across), V::load(across.add(V::LANES))];
+        for j in 2..V::LANES {
+            let next = V::load(across.add(j * V::LANES));
+            all[j % 2] = if MOST { next.max(all[j % 2]) } else { next.add(all[j % 2]) };
+        }
+        if MOST { all[0].max(all[1]) } else { all[0].add(all[1]) }
+    }
+}
+
+/// The largest lane of each of `LANES` vectors, one a lane.
+///
+/// # Safety
+/// As [`Vector::row_sums`].
+#[inline(always)]
+pub(crate) unsafe fn row_maxima<V: Vector>(rows: *const f32) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe { rows_to_lanes::<V, true>(rows) }
 }
 
 /// `n ≤ LANES` floats; zeros behind them.

@@ -1,0 +1,188 @@
+//! Steps towards the thresholds of α-entmax, one row per lane.
+//!
+//! With `f = Σp`, `g = Σ p/u` and `h = Σ p/u²` the curve `A + B·(y + τ₀ − τ)^e`, `y = g/h`, shares value, slope and
+//! curvature with the sum at τ₀: entries in one place (`y` is their `u`) and a single entry on the threshold (`y` is its
+//! `u`) both solve it at once, and in between it converges with the third power of the residual, which powers as dear
+//! as these are worth.
+
+use super::anchored::{Anchored, Place, TINY};
+use super::expo::{exp2_nonpos, log2_of_parts};
+use super::pair::Pair;
+use super::vector::Vector;
+
+/// Slots whose terms are added before they join the others.
+const BLOCK: usize = 16;
+
+/// A residual that the step after it reduces to rounding noise.
+const CLOSE: f32 = 2e-3;
+
+/// A residual that is rounding noise.
+const NOISE: f32 = 1.5e-7;
+
+/// How closely `q` is known, relative to itself, before its middle is no longer of use.
+const NARROW: f32 = 1e-3;
+
+/// The largest `|x|` for which `(1 + x)^δ − 1` is summed as a series, and its coefficients.
+const SMALL: f32 = 0.02;
+const NEAR_SERIES: [fn(f32) -> f32; 4] = [
+    |n| n,
+    |n| n * (n - 1.0) / 2.0,
+    |n| n * (n - 1.0) * (n - 2.0) / 6.0,
+    |n| n * (n - 1.0) * (n - 2.0) * (n - 3.0) / 24.0,
+];
+
+/// What a step needs: `Σp`, `Σ p/u`, `Σ p/u²`, and the smallest entry of the support.
+struct Sums<V> {
+    f: V,
+    g: V,
+    h: V,
+    least: V,
+}
+
+/// Adds to a sum; what it loses goes into the next term. A lane that has no term is left as it is: how many slots
+/// there are behind the last candidate of a row depends on its neighbours.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn carry<V: Vector>(sum: V, lost: V, term: V) -> (V, V) {
+    // SAFETY: as the caller vouches.
+    let is_term = term.gt(unsafe { V::splat(0.0) });
+    let next = term.add(lost);
+    let total = sum.add(next);
+    (total.select(is_term, sum), next.sub(total.sub(sum)).select(is_term, lost))
+}
+
+impl Anchored {
+    /// Steps towards the threshold at which the entries have that mass, in the lanes that are active.
+    ///
+    /// Steps are watched in `u` of the largest entry, in which the sum grows: one that leaves what is known of
+    /// it (`least` to begin with), or follows one that did not lessen the residual, goes between the ends instead.
+    /// A lane that is not settled in the end is left where the mass is too large for certain.
+    ///
+    /// # Safety
+    /// `c` is readable for `slots` vectors, an even number; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn settle<V: Vector>(
+        &self,
+        (c, slots): (*const f32, usize),
+        max: V,
+        place: &mut Place<V>,
+        (mass, steps): (f32, usize),
+        least: f32,
+        mut active: V::Mask,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, one, scale, tiny) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), V::splat(TINY));
+            let (close, noise) = (V::splat(CLOSE), V::splat(NOISE));
+            let more = f64::from(mass).powf(self.delta) * (1.0 + 1e-5);
+            let (mut less, mut more, mut before) = (V::splat(least), V::splat(more as f32), V::splat(f32::INFINITY));
+            let (mut lacking, mut excess) = (one, one);
+            for _ in 0..steps {
+                let sums = self.sums(c, slots, *place);
+                let lack = V::splat(mass).sub(sums.f);
+                let size = lack.max(zero.sub(lack));
+                let top = max.sub(place.from).fma(scale, place.level).max(tiny);
+                let below = lack.gt(zero);
+                (less, lacking) = (top.select(below, less), size.select(below, lacking));
+                (more, excess) = (more.select(below, top), excess.select(below, size));
+                // Where the curve leads.
+                let low = sums.least.sub(place.from).fma(scale, place.level);
+                let y = sums.g.div(sums.h).max(low).max(tiny);
+                let x = lack.div(y.mul(sums.g));
+                // (1 + x)^δ − 1, by its series where a difference of powers would lose it.
+                let near = NEAR_SERIES.iter().rev().fold(zero, |sum, c| sum.fma(x, V::splat(c(self.steep)))).mul(x);
+                let small = V::splat(SMALL).gt(x.max(zero.sub(x)));
+                let rise = near.select(small, self.steepen(one.add(x)).sub(one));
+                let level = y.fma(rise, low);
+                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                if V::bits(active) & !V::bits(near) == 0 {
+                    place.from = sums.least.select(active, place.from);
+                    place.level = level.select(active, place.level);
+                    return;
+                }
+                // If the entries above the smallest one have less than all, it is in the support, and Newton
+                // in its probability, in which the sum is convex, does not pass the root.
+                let w = self.power(low.max(tiny));
+                let found = V::and(zero.gt(lack), V::splat(mass).gt(sums.f.sub(w)));
+                let newton = low.mul(self.steepen(lack.div(low.mul(sums.g)).add(one)));
+                let level = newton.select(V::and(found, zero.ge(level)), level);
+                // Between neighbours that are hardly told apart the curve alone knows the way.
+                let there = max.sub(sums.least).fma(scale, level);
+                let narrow = V::or(more.mul(V::splat(NARROW)).gt(more.sub(less)), found);
+                let inside = V::and(there.add(tiny).ge(less), V::or(narrow, more.gt(there)));
+                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                let good = V::or(near, V::and(inside, V::or(narrow, before.gt(size))));
+                // Far apart the ends tell nothing of the way between them but its length.
+                let share = lacking.div(lacking.add(excess)).max(V::splat(0.25));
+                let share = one.sub(one.sub(share).max(V::splat(0.25)));
+                let apart = more.gt(less.mul(V::splat(4.0)));
+                let middle = less.sqrt().mul(more.sqrt()).select(apart, more.sub(less).fma(share, less));
+                place.from = sums.least.select(good, max).select(active, place.from);
+                place.level = level.select(good, middle).select(active, place.level);
+                before = size;
+                active = V::lanes_of(V::bits(active) & !V::bits(near));
+            }
+            place.from = max.select(active, place.from);
+            place.level = more.mul(V::splat(1.0 + 1e-6)).select(active, place.level);
+        }
+    }
+
+    /// `p^δ`, and 0 if `p` is not positive; at most 2⁶⁰.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn steepen<V: Vector>(&self, p: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let tiny = V::splat(TINY);
+            let (m, k) = p.max(tiny).split_exponent();
+            let log = log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.steep));
+            // A factor of 2⁶⁰ is more than anybody needs.
+            let most = V::splat(60.0);
+            exp2_nonpos(most.select(log.gt(most), log)).keep(p.gt(tiny))
+        }
+    }
+
+    /// The sums of every lane.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    unsafe fn sums<V: Vector>(&self, c: *const f32, slots: usize, place: Place<V>) -> Sums<V> {
+        // SAFETY: every load stays within `slots` vectors.
+        unsafe {
+            let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
+            let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
+            let (tiny, beyond) = (Pair::<V>::splat(TINY), Pair::<V>::splat(f32::NEG_INFINITY));
+            let (mut f, mut g, mut h, mut least) = (zero, zero, zero, beyond);
+            let mut lost = zero;
+            let mut k = 0;
+            while k < slots {
+                // A few terms at a time, so that a long sum does not lose them.
+                let mut part = zero;
+                let end = slots.min(k + BLOCK);
+                while k < end {
+                    let z = Pair::<V>::load(c.add(k * V::LANES));
+                    let u = z.sub(from).fma(scale, level);
+                    let on = u.gt(zero);
+                    let u = u.max(tiny);
+                    let p = self.power(u).keep(on);
+                    let inverse = u.rough_inverse();
+                    let slope = p.mul(inverse);
+                    part = part.add(p);
+                    g = g.add(slope);
+                    h = slope.fma(inverse, h);
+                    least = zero.sub(z).select(on, beyond).max(least);
+                    k += 2;
+                }
+                (f, lost) = carry(f, lost, part);
+            }
+            let ((fa, fb), (ga, gb), (ha, hb)) = (f.halves(), g.halves(), h.halves());
+            let (a, b) = least.halves();
+            Sums { f: fa.add(fb), g: ga.add(gb), h: ha.add(hb), least: V::splat(0.0).sub(a.max(b)) }
+        }
+    }
+}

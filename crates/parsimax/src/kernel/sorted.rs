@@ -220,4 +220,31 @@ mod tests {
             }
         }
     }
+
+    /// A row that misses its threshold is solved again elsewhere, so that only this shows it.
+    #[test]
+    fn thresholds_need_no_second_look() {
+        const LANES: usize = Portable::LANES;
+        let mut rng = fastrand::Rng::with_seed(72);
+        for alpha in [2.001, 2.2, 3.0, 4.0, 8.0] {
+            let (prof, scale) = (Anchored::new(alpha, 1.0), f64::from(Anchored::new(alpha, 1.0).scale));
+            for (n, width) in [1, 2, 5, 17, MOST].into_iter().flat_map(|n| [1e-3, 0.03, 0.3, 3.0].map(|w| (n, w))) {
+                let z: Vec<f32> = (0..n * LANES).map(|_| width * rng.f32()).collect();
+                // SAFETY: the portable path asks for no instruction set, and there are `n` vectors.
+                let place = unsafe { place::<Portable>(&prof, z.as_ptr(), &[n; MAX_LANES], (1 << LANES) - 1) };
+                let (mut from, mut level) = ([0.0f32; LANES], [0.0f32; LANES]);
+                // SAFETY: the arrays hold a vector.
+                unsafe {
+                    place.from.store(from.as_mut_ptr());
+                    place.level.store(level.as_mut_ptr());
+                }
+                for r in 0..LANES {
+                    let u = |z: f32| (f64::from(z) - f64::from(from[r])) * scale + f64::from(level[r]);
+                    let p = |z: f32| u(z).max(0.0).powf(1.0 / (alpha - 1.0));
+                    let sum: f64 = z.iter().skip(r).step_by(LANES).map(|z| p(*z)).sum();
+                    assert!((sum - 1.0).abs() < 4e-7, "α = {alpha}, n = {n}, width = {width}: {sum}");
+                }
+            }
+        }
+    }
 }

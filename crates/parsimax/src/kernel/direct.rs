@@ -8,17 +8,16 @@
 //! that have settled take no part in later passes.
 //!
 //! The bound comes from the maxima of two vectors a row (even and odd vectors of the row, each
-//! entry in one of them): a subset of the row, whose τ is a lower bound and already close. What
-//! is added to a lane's sums does not depend on the neighbours, so neither does the row.
+//! entry in one of them): a subset of the row, whose τ is a lower bound and already close. For
+//! sparsemax it is τ itself unless two of the support share a lane, which on scattered scores is
+//! the exception; so its first pass writes, and most rows see no other. What is added to a lane's
+//! sums does not depend on the neighbours, so neither does the row.
 
 use super::profile::{Direct, STEPS, Tau};
 use super::solve::Frame;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
 use super::{Forward, Status, long};
-
-/// Newton steps on the maxima.
-const FIRST_STEPS: usize = 2;
 
 /// Largest `|scale·z|` of a row's maximum for which τ is kept in the units of `scale·z`.
 const LARGE: f32 = 8192.0;
@@ -68,6 +67,21 @@ impl Group {
         lo: [0.0; MAX_LANES],
         before: [f32::INFINITY; MAX_LANES],
     };
+
+    /// Makes τ the sum of the two: `hi` its float, `lo` exactly what that loses.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn put<V: Vector>(&mut self, a: V, b: V) {
+        let sum = a.add(b);
+        let of_b = sum.sub(a);
+        // SAFETY: the arrays hold a vector; the caller vouches for the instruction set.
+        unsafe {
+            sum.store(self.hi.as_mut_ptr());
+            a.sub(sum.sub(of_b)).add(b.sub(of_b)).store(self.lo.as_mut_ptr());
+        }
+    }
 }
 
 /// Rows one behind the other, and where their probabilities go.
@@ -180,21 +194,24 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
             survey::<V>(rows.from(g * V::LANES), group, tops.add(g * size));
             unfit |= group.bad | group.empty | group.large;
         }
-        for _ in 0..FIRST_STEPS {
+        for _ in 0..P::FIRST_STEPS {
             for (g, group) in groups.iter_mut().enumerate() {
                 first_step::<V, P>(prof, group, tops.add(g * size), V::splat(rows.one));
             }
         }
         for group in groups.iter_mut().filter(|_| V::FUSED) {
-            let max = V::load(group.max.as_ptr());
-            max.fma(V::splat(rows.scale), V::load(group.hi.as_ptr())).store(group.hi.as_mut_ptr());
+            let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
+            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+            let to = max.fma(scale, hi);
+            let lost = max.fma(scale, V::splat(0.0).sub(to)).add(hi);
+            group.put(to, lost.add(lo));
         }
         let mut going = true;
         let mut n = 0;
         while going && n < STEPS {
             // Sums of all groups, then what follows from them for all groups.
             let mut sums = [(V::splat(0.0), V::splat(0.0)); GROUPS];
-            let fine = n > 0;
+            let fine = n > 0 || P::LOOKS_TWICE;
             for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.active != 0) {
                 let rows = rows.from(g * V::LANES);
                 sums[g] = match (fine, group.far) {
@@ -282,8 +299,11 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
             let u = V::load(tops.add(j * V::LANES)).fma(one, back).max(zero);
             (f[j % 4], g[j % 4]) = prof.gather(u, f[j % 4], g[j % 4], one);
         }
-        let step = prof.step(f[0].add(f[1]).add(f[2].add(f[3])), g[0].add(g[1]).add(g[2].add(g[3])));
-        hi.add(step).store(group.hi.as_mut_ptr());
+        let slope = g[0].add(g[1]).add(g[2].add(g[3]));
+        let step = prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope);
+        group.put(hi, step);
+        // With most maxima in the support, so are many others, of which nothing is known.
+        group.far = group.active & V::bits(slope.gt(V::splat(V::LANES as f32))) != 0;
     }
 }
 
@@ -295,25 +315,25 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
 unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, V), fine: bool, d: usize) {
     // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
     unsafe {
-        let (hi, lo, before) = (&mut group.hi, &mut group.lo, &mut group.before);
-        let (h, l, b) = (V::load(hi.as_ptr()), V::load(lo.as_ptr()), V::load(before.as_ptr()));
+        let (h, l) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        let b = V::load(group.before.as_ptr());
         let step = prof.step(f, g);
         let unsettled = prof.goes_on((f, g), b, step, V::splat(d as f32));
         let was = V::lanes_of(group.active);
         let moves = if fine && P::LOOKS_TWICE { V::and(was, unsettled) } else { was };
-        // The step in two floats: what their sum loses is kept.
-        let by = if fine { l.add(step) } else { step };
-        let to = h.add(by);
-        h.sub(to).add(by).select(moves, l).store(lo.as_mut_ptr());
-        to.select(moves, h).store(hi.as_mut_ptr());
+        // Rows that stay make a step of zero, which moves nothing: if results were chosen lane by lane,
+        // compilers would write them by masked stores, which some CPUs do slowly.
+        let step = step.keep(moves);
+        group.put(h, if fine { l.add(step) } else { step });
         // After a step back nothing is known of the slope.
-        V::splat(f32::INFINITY).select(V::splat(0.0).gt(step), g).select(was, b).store(before.as_mut_ptr());
+        V::splat(f32::INFINITY).select(V::splat(0.0).gt(step), g).store(group.before.as_mut_ptr());
         if P::LOOKS_TWICE {
             // A row that has settled where nothing was written waits for a pass that writes.
             if fine && !group.far {
                 group.active &= V::bits(unsettled);
             }
-            group.far = fine && group.active & V::bits(f.gt(V::splat(FAR))) != 0;
+            // Two passes in a row that write nothing would be one too many.
+            group.far = !group.far && group.active & V::bits(f.gt(V::splat(FAR))) != 0;
         } else {
             group.active &= V::bits(unsettled);
         }

@@ -385,6 +385,8 @@ pub(crate) trait Direct: Profile {
     /// Whether a step is exact or wrong (sparsemax: as the support stands or falls), so that only a
     /// look at the result tells.
     const LOOKS_TWICE: bool;
+    /// Newton steps on the maxima of parts of a row, before the row is looked at.
+    const FIRST_STEPS: usize;
     /// Adds the terms of `u = [x − τ]₊` to the two sums of a Newton step. `one` is 1, as an operand.
     ///
     /// # Safety
@@ -401,16 +403,19 @@ pub(crate) trait Direct: Profile {
 
 impl Direct for Sparsemax {
     const LOOKS_TWICE: bool = true;
+    const FIRST_STEPS: usize = 3;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V) {
         // SAFETY: the caller vouches for the instruction set.
         let zero = unsafe { V::splat(0.0) };
         (u.fma(one, f), g.add(one.keep(u.gt(zero))))
     }
+    /// A row that does not go on stays where its sum was taken, so that the sum is all there is to judge.
     #[inline(always)]
-    unsafe fn goes_on<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask {
+    unsafe fn goes_on<V: Vector>(&self, (f, g): (V, V), before: V, _: V, _: V) -> V::Mask {
         // SAFETY: the caller vouches for the instruction set.
-        unsafe { self.unsettled(sums, before, step, n) }
+        let (most, least) = unsafe { (V::splat(1.0 + 0.5 * CLOSE), V::splat(1.0 - 0.5 * CLOSE)) };
+        V::or(V::and(before.gt(g), f.gt(most)), least.gt(f))
     }
     #[inline(always)]
     fn power<V: Vector>(&self, u: V) -> V {
@@ -420,6 +425,7 @@ impl Direct for Sparsemax {
 
 impl Direct for Entmax15 {
     const LOOKS_TWICE: bool = false;
+    const FIRST_STEPS: usize = 2;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
         (u.fma(u, f), g.add(u))

@@ -30,6 +30,49 @@ const FEW: usize = 32;
 /// Buckets at most.
 const BUCKETS: usize = 1024;
 
+/// More candidates than this are not listed but looked up in the row again and again: with λ as by default, all
+/// of a long row are candidates, and lists of them would take twice its memory.
+const MANY: usize = 1 << 14;
+
+/// Scores that are looked at between two questions whether the list is full.
+const STRIDE: usize = 4096;
+
+/// The candidates of a row: `LISTED` with their places, or those of the whole row that are above a limit.
+#[derive(Clone, Copy)]
+struct Candidates<'a, const LISTED: bool> {
+    z: &'a [f32],
+    index: &'a [u32],
+    limit: f32,
+}
+
+impl<const LISTED: bool> Candidates<'_, LISTED> {
+    #[inline(always)]
+    fn has(&self, z: f32) -> bool {
+        LISTED || z > self.limit
+    }
+    /// Every candidate with its number.
+    #[inline(always)]
+    fn each(&self) -> impl Iterator<Item = (usize, f32)> {
+        self.z.iter().copied().enumerate().filter(|(_, z)| self.has(*z))
+    }
+    /// The place in the row of the candidate with a number.
+    #[inline(always)]
+    fn place(&self, number: usize) -> usize {
+        if LISTED { self.index[number] as usize } else { number }
+    }
+    /// The lowest of them, with minima that need not wait for each other.
+    fn lowest(&self) -> f32 {
+        let lower = |low: f32, z: f32| if z < low && self.has(z) { z } else { low };
+        let mut lanes = [f32::INFINITY; 16];
+        let chunks = self.z.chunks_exact(16);
+        let rest = chunks.remainder().iter().fold(f32::INFINITY, |low, z| lower(low, *z));
+        for chunk in chunks {
+            lanes.iter_mut().zip(chunk).for_each(|(low, z)| *low = lower(*low, *z));
+        }
+        lanes.iter().fold(rest, |low, z| low.min(*z))
+    }
+}
+
 /// Scores that lie together in the order of all: how many, their sum, measured from the largest score, and
 /// the rank of the first.
 #[derive(Clone, Copy, Debug)]
@@ -66,30 +109,42 @@ struct Bucket {
 }
 
 outlined! {
-    /// The maximum of a row (NaN if it holds one), and the number of its entries less than `window` below it,
-    /// which it lists.
+    /// The maximum of a row (NaN if it holds one); the score at or below which its entries are no candidates, being
+    /// `window` or more below it; and how many candidates it listed, more than `MANY` if that was not all.
     ///
     /// # Safety
-    /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the CPU has the
-    /// instruction set of `V`.
-    unsafe fn survey<V>(z: *const f32, d: usize, window: f64, list: *mut f32, index: *mut u32) -> (f32, usize)
+    /// `z` is readable for `d` floats; `list` and `index` are writable for `d`, or for `MANY` and a `STRIDE` if
+    /// that is less, and `2·LANES`; the CPU has the instruction set of `V`.
+    unsafe fn survey<V>(z: *const f32, d: usize, window: f64, list: *mut f32, index: *mut u32) -> (f32, f32, usize)
         => survey_any
 }
 
 /// # Safety
 /// As [`survey`].
 #[inline(always)]
-unsafe fn survey_any<V: Vector>(z: *const f32, d: usize, window: f64, list: *mut f32, index: *mut u32) -> (f32, usize) {
+unsafe fn survey_any<V: Vector>(
+    z: *const f32,
+    d: usize,
+    window: f64,
+    list: *mut f32,
+    index: *mut u32,
+) -> (f32, f32, usize) {
     // SAFETY: as the caller vouches.
     unsafe {
         let (m, nan) = lane_maxima::<V>(z, d);
         let max = m.reduce_max();
         if nan || !max.is_finite() {
-            return (if nan { f32::NAN } else { max }, 0);
+            return (if nan { f32::NAN } else { max }, 0.0, 0);
         }
         // The step down covers the rounding of the limit.
         let limit = ((f64::from(max) - window * (1.0 + 1e-6)) as f32).next_down();
-        (max, collect_indexed::<V>(z, d, limit, 0, list, index))
+        let (mut from, mut n) = (0, 0);
+        while from < d && n <= MANY {
+            let len = STRIDE.min(d - from);
+            n += collect_indexed::<V>(z.add(from), len, limit, from as u32, list.add(n), index.add(n));
+            from += len;
+        }
+        (max, limit, n)
     }
 }
 
@@ -101,16 +156,20 @@ pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gam
     let l = lambda * gamma;
     // An entry with mass is above the value of its group, less the last penalty of it.
     let window = l * (z.len() - 1) as f64 + gamma;
-    let (list, index) = work.lists(z.len());
-    // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set.
-    let (max, n) = unsafe { survey::<V>(z.as_ptr(), z.len(), window, list, index) };
+    let (list, index) = work.lists(z.len().min(MANY + STRIDE));
+    // SAFETY: the lists hold two vectors more than that; the caller vouches for the instruction set.
+    let (max, limit, n) = unsafe { survey::<V>(z.as_ptr(), z.len(), window, list, index) };
     let status = Status::of_max(max);
     out.fill(status.fill());
     if status == Status::Ok {
         // SAFETY: that is how many were written.
         unsafe { work.hold(n) };
         let Work { list, index, oscar, .. } = work;
-        oscar.solve((list, index), max, l, gamma, out);
+        if n <= MANY {
+            oscar.solve(Candidates::<true> { z: list, index, limit }, max, l, gamma, out);
+        } else {
+            oscar.solve(Candidates::<false> { z, index: &[], limit }, max, l, gamma, out);
+        }
     }
     status
 }
@@ -125,18 +184,26 @@ fn key(z: f32, place: usize) -> u64 {
 
 impl Pools {
     /// Writes the probabilities of the candidates.
-    fn solve(&mut self, (list, index): (&[f32], &[u32]), max: f32, l: f64, gamma: f64, out: &mut [f32]) {
+    fn solve<const LISTED: bool>(
+        &mut self,
+        candidates: Candidates<'_, LISTED>,
+        max: f32,
+        l: f64,
+        gamma: f64,
+        out: &mut [f32],
+    ) {
+        let list = candidates.z;
         self.keys.clear();
         self.pools.clear();
         if list.len() <= FEW {
-            self.keys.extend(list.iter().enumerate().map(|(place, z)| key(*z, place)));
+            self.keys.extend(candidates.each().map(|(number, z)| key(z, number)));
             self.keys.sort_unstable();
             append(&mut self.pools, (list, &self.keys), f64::from(max), l);
             let t = threshold(&self.pools, gamma);
-            self.scatter(index, t, gamma, out);
+            self.scatter(candidates, self.keys.len(), t, gamma, out);
             return;
         }
-        let lowest = lowest(list);
+        let lowest = candidates.lowest();
         let count = (list.len() / 16).clamp(16, BUCKETS);
         // Monotone in z, rounding included, so that buckets are in order.
         let inverse = (count as f64 / (f64::from(max) - f64::from(lowest)).max(1e-30)) as f32;
@@ -146,13 +213,13 @@ impl Pools {
             // SAFETY: between 0 and the last bucket, and no NaN: scores are finite and not above the maximum.
             unsafe { (if place < last { place } else { last }).to_int_unchecked::<i32>() as usize }
         };
-        self.count(list, count, max, bucket);
+        let n = self.count(candidates, count, max, bucket);
         self.pool_buckets((&[], &[]), f64::from(max), l);
         let t = threshold(&self.pools, gamma);
         if self.doubt(1.0 / f64::from(inverse), l, t) {
-            for (place, z) in list.iter().enumerate() {
-                if self.buckets[bucket(*z)].is_sorted {
-                    self.keys.push(key(*z, place));
+            for (number, z) in candidates.each() {
+                if self.buckets[bucket(z)].is_sorted {
+                    self.keys.push(key(z, number));
                 }
             }
             self.keys.sort_unstable();
@@ -163,22 +230,29 @@ impl Pools {
         let t = threshold(&self.pools, gamma);
         match self.spread(t, gamma) {
             Some((_, 0.0)) => {}
-            Some((low, high)) if low == high && list.len() == out.len() => out.fill(high),
-            _ => list.iter().zip(index).for_each(|(z, i)| out[*i as usize] = self.buckets[bucket(*z)].p),
+            Some((low, high)) if low == high && n == out.len() => out.fill(high),
+            _ => candidates.each().for_each(|(number, z)| out[candidates.place(number)] = self.buckets[bucket(z)].p),
         }
-        self.scatter(index, t, gamma, out);
+        self.scatter(candidates, n, t, gamma, out);
     }
 
-    /// Counts and sums of the buckets.
-    fn count(&mut self, list: &[f32], count: usize, max: f32, bucket: impl Fn(f32) -> usize) {
+    /// Counts and sums of the buckets; the count of all.
+    fn count<const LISTED: bool>(
+        &mut self,
+        all: Candidates<'_, LISTED>,
+        count: usize,
+        max: f32,
+        bucket: impl Fn(f32) -> usize,
+    ) -> usize {
         self.buckets.clear();
         self.buckets.resize(count, Bucket::default());
         let top = f64::from(max);
-        for z in list {
-            let bucket = &mut self.buckets[bucket(*z)];
+        for (_, z) in all.each() {
+            let bucket = &mut self.buckets[bucket(z)];
             bucket.len += 1;
-            bucket.sum += f64::from(*z) - top;
+            bucket.sum += f64::from(z) - top;
         }
+        if LISTED { all.z.len() } else { self.buckets.iter().map(|bucket| bucket.len).sum() }
     }
 
     /// Pools the buckets, those that are sorted entry by entry.
@@ -238,12 +312,19 @@ impl Pools {
         found
     }
 
-    /// Writes the probabilities of the entries that were sorted.
-    fn scatter(&self, index: &[u32], t: f64, gamma: f64, out: &mut [f32]) {
+    /// Writes the probabilities of the entries that were sorted, of `n` candidates.
+    fn scatter<const LISTED: bool>(
+        &self,
+        candidates: Candidates<'_, LISTED>,
+        n: usize,
+        t: f64,
+        gamma: f64,
+        out: &mut [f32],
+    ) {
         let mut put = |keys: &[u64], p: f32| {
-            keys.iter().for_each(|key| out[index[*key as u32 as usize] as usize] = p);
+            keys.iter().for_each(|key| out[candidates.place(*key as u32 as usize)] = p);
         };
-        if self.keys.len() == index.len() {
+        if self.keys.len() == n {
             for pool in &self.pools {
                 match probability(pool, t, gamma) {
                     0.0 => break,
@@ -267,17 +348,6 @@ impl Pools {
             rank = end;
         }
     }
-}
-
-/// The lowest score, with minima that need not wait for each other.
-fn lowest(list: &[f32]) -> f32 {
-    let mut lanes = [f32::INFINITY; 16];
-    let chunks = list.chunks_exact(16);
-    let rest = chunks.remainder().iter().fold(f32::INFINITY, |low, z| low.min(*z));
-    for chunk in chunks {
-        lanes.iter_mut().zip(chunk).for_each(|(low, z)| *low = if *z < *low { *z } else { *low });
-    }
-    lanes.iter().fold(rest, |low, z| low.min(*z))
 }
 
 fn probability(pool: &Pool, t: f64, gamma: f64) -> f32 {

@@ -17,87 +17,136 @@
 use super::Status;
 use super::profile::Sparsemax;
 use super::scan::{collect_indexed, lane_maxima};
-use super::solve::{Frame, bound, cut};
-use super::structured::Work;
+use super::short::lane_bounds;
+use super::solve::{Frame, cut};
+use super::structured::{Rows, Work};
 use super::tv::{self, Piece, Stretch};
 use super::vector::{MAX_LANES, Vector, outlined};
 
+/// What the maxima of rows tell, one row a lane.
+struct Tops {
+    /// The largest score; NaN if there is one.
+    max: [f32; MAX_LANES],
+    /// A lower bound on sparsemax's `(t − max)/γ`.
+    bound: [f32; MAX_LANES],
+}
+
 outlined! {
-    /// The maximum of a row (NaN if it holds one), a lower bound on `(t − max)/γ`, and the number of its
-    /// candidates, which it lists.
+    /// The tops of `here ≤ LANES` rows.
+    ///
+    /// # Safety
+    /// `z` is readable for that many rows of `d` floats; the CPU has the instruction set of `V`.
+    unsafe fn tops<V>(z: *const f32, d: usize, here: usize, scale: f32) -> Tops => tops_any
+}
+
+/// # Safety
+/// As [`tops`].
+#[inline(always)]
+unsafe fn tops_any<V: Vector>(z: *const f32, d: usize, here: usize, scale: f32) -> Tops {
+    // SAFETY: as the caller vouches; both blocks hold a vector for each lane.
+    unsafe {
+        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        let mut maxima = [f32::NEG_INFINITY; MAX_LANES * MAX_LANES];
+        let mut across = [0.0f32; MAX_LANES * MAX_LANES];
+        let mut nans = 0u32;
+        for r in 0..here {
+            let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
+            m.store(maxima.as_mut_ptr().add(r * V::LANES));
+            nans |= u32::from(nan) << r;
+        }
+        V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
+        let mut max = V::load(across.as_ptr());
+        for j in 1..V::LANES {
+            max = V::load(across.as_ptr().add(j * V::LANES)).max(max);
+        }
+        let mut tops = Tops { max: [0.0; MAX_LANES], bound: [0.0; MAX_LANES] };
+        max.store(tops.max.as_mut_ptr());
+        for r in (0..here).filter(|r| nans >> r & 1 == 1) {
+            tops.max[r] = f32::NAN;
+        }
+        // A maximum of −inf would turn differences into NaN; with 0 they stay −inf.
+        let max = max.select(max.gt(none), zero);
+        let bound = lane_bounds::<V, Sparsemax>(Sparsemax(1.0), across.as_ptr(), max, V::splat(scale), 4);
+        bound.sub(V::splat(1e-6)).store(tops.bound.as_mut_ptr());
+        tops
+    }
+}
+
+outlined! {
+    /// Lists the candidates of a row, its scores above `limit`, and how many they are.
     ///
     /// # Safety
     /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the CPU has the
     /// instruction set of `V`.
-    unsafe fn survey<V>(
-        z: *const f32,
-        d: usize,
-        lambda: f64,
-        gamma: f64,
-        list: *mut f32,
-        index: *mut u32,
-    ) -> (f32, f64, usize) => survey_any
+    unsafe fn candidates<V>(z: *const f32, d: usize, limit: f32, list: *mut f32, index: *mut u32) -> usize
+        => candidates_any
 }
 
 /// # Safety
-/// As [`survey`].
+/// As [`candidates`].
 #[inline(always)]
-unsafe fn survey_any<V: Vector>(
-    z: *const f32,
-    d: usize,
-    lambda: f64,
-    gamma: f64,
-    list: *mut f32,
-    index: *mut u32,
-) -> (f32, f64, usize) {
+unsafe fn candidates_any<V: Vector>(z: *const f32, d: usize, limit: f32, list: *mut f32, index: *mut u32) -> usize {
     // SAFETY: as the caller vouches.
-    unsafe {
-        let (m, nan) = lane_maxima::<V>(z, d);
-        let max = m.reduce_max();
-        if nan || !max.is_finite() {
-            return (if nan { f32::NAN } else { max }, 0.0, 0);
+    unsafe { collect_indexed::<V>(z, d, limit, 0, list, index) }
+}
+
+/// Rows of width `d`, in groups of as many as a vector has lanes.
+///
+/// # Safety
+/// The slices hold as many rows as `status`; the CPU has the instruction set of `V`.
+pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) {
+    let Rows { z, d, out, status, work } = job;
+    let group = V::LANES * d;
+    for ((z, out), status) in z.chunks(group).zip(out.chunks_mut(group)).zip(status.chunks_mut(V::LANES)) {
+        // SAFETY: the chunks hold as many rows as `status`; the caller vouches for the instruction set.
+        let tops = unsafe { tops::<V>(z.as_ptr(), d, status.len(), (1.0 / gamma) as f32) };
+        for (r, ((z, out), status)) in z.chunks(d).zip(out.chunks_mut(d)).zip(status).enumerate() {
+            *status = Status::of_max(tops.max[r]);
+            out.fill(status.fill());
+            if *status == Status::Ok {
+                // SAFETY: the caller vouches for the instruction set.
+                unsafe { row::<V>(z, out, (tops.max[r], tops.bound[r]), lambda, gamma, work) };
+            }
         }
-        let mut best = [0.0f32; MAX_LANES];
-        m.store(best.as_mut_ptr());
-        let frame = Frame { max, scale: (1.0 / gamma) as f32 };
-        let tau = bound::<V, Sparsemax>(Sparsemax(1.0), best.as_ptr(), V::LANES, frame, -1.0, 4) - 1e-6;
-        let limit = cut((tau - 4.0 * lambda * (1.0 + 1e-6)) as f32, frame);
-        (max, tau - 2.0 * lambda, collect_indexed::<V>(z, d, limit, 0, list, index))
     }
 }
 
-/// One row.
+/// One row of which the tops are known, onto zeros.
 ///
 /// # Safety
 /// The CPU has the instruction set of `V`.
-pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, work: &mut Work) -> Status {
+unsafe fn row<V: Vector>(
+    z: &[f32],
+    out: &mut [f32],
+    (max, bound): (f32, f32),
+    lambda: f64,
+    gamma: f64,
+    work: &mut Work,
+) {
     let (list, index) = work.lists(z.len());
-    // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set.
-    let (max, bound, n) = unsafe { survey::<V>(z.as_ptr(), z.len(), lambda, gamma, list, index) };
-    let status = Status::of_max(max);
-    out.fill(status.fill());
-    if status != Status::Ok {
-        return status;
+    let bound = f64::from(bound);
+    let frame = Frame { max, scale: (1.0 / gamma) as f32 };
+    let limit = cut((bound - 4.0 * lambda * (1.0 + 1e-6)) as f32, frame);
+    // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set; that is how
+    // many were written.
+    unsafe {
+        let n = candidates::<V>(z.as_ptr(), z.len(), limit, list, index);
+        work.hold(n);
     }
-    // SAFETY: that is how many were written.
-    unsafe { work.hold(n) };
     let Work { list, index, pieces, hulls, .. } = work;
     pieces.clear();
     stretches(z, index, |range, free| {
         let stretch = Stretch { z: &list[range], top: f64::from(max), free };
         tv::prox(stretch, lambda * gamma, hulls, pieces);
     });
-    let t = threshold(pieces, bound * gamma, gamma);
+    let t = threshold(pieces, (bound - 2.0 * lambda) * gamma, gamma);
     let mut start = 0;
     for piece in pieces.iter() {
-        let place = &index[start..start + piece.len];
-        start += piece.len;
-        let p = ((piece.value - t) / gamma) as f32;
-        if p > 0.0 {
-            put(out, place, p);
-        }
+        let len = piece.len as usize;
+        // Whether a piece has mass is hard to guess: zeros are written again rather than asked about.
+        put(out, &index[start..start + len], ((piece.value - t) / gamma).max(0.0) as f32);
+        start += len;
     }
-    status
 }
 
 /// Writes `value` to ascending places.
@@ -130,18 +179,18 @@ pub(crate) fn stretches(z: &[f32], index: &[u32], mut visit: impl FnMut(std::ops
 /// `t` with `Σ [x − t]₊ = total`, from a start that is not above it: repeated averaging of what is above the last average (Michelot 1986), which
 /// is Newton's method on a convex function and has no slow case (`profile.rs`).
 pub(crate) fn threshold(pieces: &[Piece], start: f64, total: f64) -> f64 {
-    let (mut t, mut before) = (start, usize::MAX);
+    let (mut t, mut before) = (start, f64::INFINITY);
     loop {
-        let (mut sum, mut count) = (0.0, 0);
+        let (mut sum, mut count) = (0.0, 0.0);
         for piece in pieces {
-            let len = if piece.value > t { piece.len } else { 0 };
-            sum += piece.value * len as f64;
+            let len = if piece.value > t { f64::from(piece.len) } else { 0.0 };
+            sum += piece.value * len;
             count += len;
         }
         // Rounding may leave nothing above an average; the last one stands.
-        if count == 0 || count >= before {
+        if count == 0.0 || count >= before {
             return t;
         }
-        (t, before) = ((sum - total) / count as f64, count);
+        (t, before) = ((sum - total) / count, count);
     }
 }

@@ -23,7 +23,8 @@
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs` | vector–Jacobian products |
 //! | `structured.rs`, `fused.rs`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups |
-//! | `oscar.rs`, `norm.rs` | oscarmax, sq-pnorm-max |
+//! | `oscar.rs` | oscarmax |
+//! | `norm.rs`, `narrow.rs` | sq-pnorm-max; narrow rows of its default in lanes |
 //! | `loss.rs` | Fenchel–Young losses with their gradient |
 //! | `attention.rs`, `product.rs` | scores, mapping and weighted values in one pass over tiles |
 //! | `matmul.rs`, `cells.rs` | products with a packed matrix, and the gates of recurrent cells |
@@ -45,6 +46,7 @@ mod groups;
 mod long;
 mod loss;
 pub mod matmul;
+mod narrow;
 mod norm;
 mod oscar;
 mod pair;

@@ -20,18 +20,18 @@ pub(crate) const SHORT: usize = 1024;
 /// A row with more candidates than this is solved on its own, lengthwise.
 const LANE_SLOTS: usize = 512;
 
-/// Lane-wise lower bounds on τ from the transposed lane maxima `t`, by three Newton steps
-/// from `−1` (every iterate from the left is a bound).
+/// Lane-wise lower bounds on τ from the transposed lane maxima `t`, by Newton steps from `−1`
+/// (every iterate from the left is a bound).
 ///
 /// # Safety
 /// `t` is readable for `LANES` vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, scale: V) -> V {
+pub(super) unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, max: V, scale: V, steps: usize) -> V {
     // SAFETY: as the caller vouches.
     unsafe {
         let zero = V::splat(0.0);
         let mut tau = V::splat(-1.0);
-        for _ in 0..3 {
+        for _ in 0..steps {
             let (mut f, mut g) = ([zero; 2], [zero; 2]);
             for j in 0..V::LANES {
                 let x = V::load(t.add(j * V::LANES)).sub(max).mul(scale);
@@ -204,7 +204,7 @@ unsafe fn solve_group_any<V: Vector, B: Profile, P: Profile>(
 
         // 2. Bounds, lane by lane.
         let scales = V::splat(scale);
-        let tau0 = lane_bounds::<V, B>(bounds, across.as_ptr(), max, scales).sub(V::splat(1e-6));
+        let tau0 = lane_bounds::<V, B>(bounds, across.as_ptr(), max, scales, 3).sub(V::splat(1e-6));
         let (mut maxs, mut taus) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
         max.store(maxs.as_mut_ptr());
         tau0.store(taus.as_mut_ptr());

@@ -6,7 +6,7 @@
 
 use super::tv::{Hulls, Piece};
 use super::vector::{MAX_LANES, Vector};
-use super::{Status, fused, groups, norm, oscar};
+use super::{Status, fused, groups, narrow, norm, oscar};
 
 /// Which mapping.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,17 +102,22 @@ pub struct Gradients<'a> {
 /// # Safety
 /// The slices have the lengths that `Rows` promises, and the CPU has the instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector>(Structured { structure, gamma }: Structured, job: Rows<'_>) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match structure {
+            Structure::Fused(lambda) => fused::forward::<V>(job, lambda, gamma),
+            Structure::Oscar(lambda) => each(job, |z, out, work| oscar::row::<V>(z, out, lambda, gamma, work)),
+            Structure::SquaredNorm(0.5) if job.d <= narrow::NARROW => narrow::forward::<V>(job, gamma),
+            Structure::SquaredNorm(m) => each(job, |z, out, work| norm::row::<V>(z, out, m, gamma, work)),
+        }
+    }
+}
+
+/// Row by row.
+fn each(job: Rows<'_>, mut solve: impl FnMut(&[f32], &mut [f32], &mut Work) -> Status) {
     let Rows { z, d, out, status, work } = job;
-    let rows = z.chunks_exact(d).zip(out.chunks_exact_mut(d));
-    for ((z, out), status) in rows.zip(status) {
-        // SAFETY: as the caller vouches.
-        *status = unsafe {
-            match structure {
-                Structure::Fused(lambda) => fused::row::<V>(z, out, lambda, gamma, work),
-                Structure::Oscar(lambda) => oscar::row::<V>(z, out, lambda, gamma, work),
-                Structure::SquaredNorm(m) => norm::row::<V>(z, out, m, gamma, work),
-            }
-        };
+    for ((z, out), status) in z.chunks_exact(d).zip(out.chunks_exact_mut(d)).zip(status) {
+        *status = solve(z, out, work);
     }
 }
 

@@ -16,7 +16,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) value: f64,
-    pub(crate) len: usize,
+    pub(crate) len: u32,
 }
 
 /// A segment of a hull.
@@ -27,8 +27,8 @@ struct Segment {
 }
 
 impl Segment {
-    fn slope(self) -> f64 {
-        self.sum / self.len as f64
+    fn piece(self) -> Piece {
+        Piece { value: self.sum / self.len as f64, len: self.len as u32 }
     }
     /// Whether the slope is above the other's.
     fn exceeds(self, other: Segment) -> bool {
@@ -136,7 +136,7 @@ pub(crate) fn prox(s: Stretch<'_>, lambda: f64, hulls: &mut Hulls, pieces: &mut 
         }
         let (piece, seen, next) = direct(s, from, start, lambda);
         pieces.push(piece);
-        from += piece.len;
+        from += piece.len as usize;
         again += seen - from.min(seen);
         start = next;
     }
@@ -177,7 +177,7 @@ fn direct(s: Stretch<'_>, from: usize, start: Start, lambda: f64) -> (Piece, usi
     let mut high = Extreme { slope: first + start.high, lag: -lambda, touch: from };
     let bend = |at: usize, value: f64, seen: usize, next: Start| {
         let at = s.tied(at);
-        (Piece { value, len: at + 1 - from }, seen, next)
+        (Piece { value, len: (at + 1 - from) as u32 }, seen, next)
     };
     let fall = |low: Extreme, seen: usize| bend(low.touch, low.slope, seen, Start::fallen(lambda));
     let rise = |high: Extreme, seen: usize| bend(high.touch, high.slope, seen, Start::risen(lambda));
@@ -272,14 +272,14 @@ fn by_hulls(
             let whole = other.first();
             other.reset();
             other.segments.push(Segment { sum: whole.sum - last.sum, len: whole.len - last.len });
-            pieces.push(Piece { value: last.slope(), len: last.len });
+            pieces.push(last.piece());
         }
     }
     let rest = upper.segments[upper.head..].iter().fold(Segment { sum: 0.0, len: 0 }, |all, segment| Segment {
         sum: all.sum + segment.sum,
         len: all.len + segment.len,
     });
-    pieces.push(Piece { value: rest.slope(), len: rest.len });
+    pieces.push(rest.piece());
 }
 
 #[cfg(test)]
@@ -295,7 +295,7 @@ mod tests {
         } else {
             prox(s, lambda, &mut hulls, &mut pieces);
         }
-        pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.value, piece.len)).collect()
+        pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.value, piece.len as usize)).collect()
     }
 
     /// The prox in the form that the definition has: a neighbour below an end takes λ from it.

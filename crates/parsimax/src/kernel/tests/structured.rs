@@ -156,3 +156,42 @@ fn bad_empty_and_masked_rows() {
         assert_eq!(backward_at(active(), map, (&z, &p, &v), d), g, "{what}");
     }
 }
+
+#[test]
+fn a_row_does_not_feel_its_neighbours() {
+    let mut rng = fastrand::Rng::with_seed(54);
+    for (what, _, map) in subjects() {
+        for d in [1, 5, 37, 64, 128, 129] {
+            // Twelve kinds: a group of lanes and some that are left over.
+            let mut all = rows(&mut rng, d);
+            all[3][d / 2] = f32::NAN;
+            let together = all.concat();
+            for level in available() {
+                let (p, status) = forward_at(level, map, &together, d);
+                for (r, z) in all.iter().enumerate() {
+                    let (alone, its) = forward_at(level, map, z, d);
+                    let bits = |p: &[f32]| p.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
+                    assert_eq!(its[0], status[r], "{what} {level:?} d = {d} row {r}");
+                    assert_eq!(bits(&alone), bits(&p[r * d..(r + 1) * d]), "{what} {level:?} d = {d} row {r}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn more_candidates_than_are_listed() {
+    let mut rng = fastrand::Rng::with_seed(55);
+    // Candidates are at most 5 below the maximum: most of a row, but not all.
+    let (d, options) = (40_000, Options { lambda: Some(1e-4), ..Options::default() });
+    let mapping = build("oscarmax", &options).unwrap();
+    let map = mapping.structured().unwrap().0;
+    for sigma in [0.01, 1.0, 1.5] {
+        let mut z = normals(&mut rng, d, sigma);
+        z.iter_mut().filter(|_| rng.f32() < 0.1).for_each(|z| *z = f32::NEG_INFINITY);
+        let want = in_double(&mapping, &z, None);
+        for level in available() {
+            check(&forward_at(level, map, &z, d).0, &want, &format!("{sigma} {level:?}"));
+        }
+    }
+}

@@ -464,7 +464,8 @@ unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: R
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let zero = V::splat(0.0);
-        let (mut sv, mut s) = ([zero; BLOCK], [zero; BLOCK]);
+        // Two sums of each: more would not stay in registers, beside what a weight needs.
+        let (mut sv, mut s) = ([zero; 2], [zero; 2]);
         let mut i = 0;
         while i + BLOCK * V::LANES <= d {
             for k in 0..BLOCK {
@@ -472,8 +473,8 @@ unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: R
                 let q = V::load(p.add(at));
                 let w = weight.weight(q);
                 let g = V::load(v.add(at));
-                sv[k] = w.fma(if CAREFUL { g.keep(q.gt(zero)) } else { g }, sv[k]);
-                s[k] = s[k].add(w);
+                sv[k % 2] = w.fma(if CAREFUL { g.keep(q.gt(zero)) } else { g }, sv[k % 2]);
+                s[k % 2] = s[k % 2].add(w);
                 if W::KEPT {
                     w.store(out.add(at));
                 }
@@ -492,7 +493,7 @@ unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: R
             }
             i += n;
         }
-        (together(sv), together(s))
+        (sv[0].add(sv[1]), s[0].add(s[1]))
     }
 }
 

@@ -3,8 +3,8 @@
 A goal holds for every cell that it covers, so the worst of them decides. Times are on one thread.
 
 Some goals are below what memory allows on the machine at hand. So that nobody has to guess which, a goal names its
-floor: an operation, measured beside it, that does nothing but the reading and writing that no algorithm avoids. A goal
-that is missed where the floor itself is above the limit counts as out of reach.
+floor: an operation, measured beside it, that does nothing but what no algorithm avoids, the reading and writing, or for
+a gradient in α the logarithms. A goal that is missed where the floor itself is above the limit counts as out of reach.
 """
 
 import math
@@ -16,6 +16,7 @@ from .operations import (
     ATTENTION,
     COPY_BACKWARD,
     CROSS_ENTROPY,
+    LOG_BACKWARD,
     MEMCPY,
     SOFTMAX,
     SOFTMAX_BACKWARD,
@@ -38,10 +39,13 @@ class Goal:
 
     def floor(self):
         """Forward, scores are read and probabilities written. Backward, probabilities are read and the gradient
-        written; in a long row of few probabilities hardly anything else is, in others both factors are read."""
+        written; in a long row of few probabilities hardly anything else is, in others both factors are read. A gradient
+        in α holds the logarithm of every probability that is not 0."""
         if self.reference in (SOFTMAX, MEMCPY):
             return MEMCPY
         if self.reference == SOFTMAX_BACKWARD:
+            if "α-gradient" in self.operation:
+                return LOG_BACKWARD
             return COPY_BACKWARD if self.d[0] >= 4096 else ADD_BACKWARD
         return None
 

@@ -15,6 +15,7 @@ ATTENTION = "torch scaled_dot_product_attention"
 MEMCPY = "memcpy"
 COPY_BACKWARD = "memcpy, in the backward's place"
 ADD_BACKWARD = "torch add, in the backward's place"
+LOG_BACKWARD = "torch log, in the backward's place"
 
 ALPHAS = (1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
 QUICK_ALPHAS = (1.25, 1.75, 3.0)
@@ -68,6 +69,8 @@ def backward(native, z, alphas, keep):
         # What memory alone takes: one array read and one written, or two read and one written.
         Operation(COPY_BACKWARD, native.memcpy(out, v)),
         Operation(ADD_BACKWARD, lambda: torch.add(soft, v, out=out)),
+        # And what a gradient in α cannot do without: a logarithm of every probability of the support.
+        Operation(LOG_BACKWARD, lambda: torch.log(soft, out=out)),
     ]
     for label, (name, options) in mappings(native, alphas).items():
         names = [f"{label} backward"] + [f"{label} backward with α-gradient"] * (name == "entmax")
@@ -128,7 +131,8 @@ GROUPS = {
 }
 """Group → its operations and the one that ratios are taken of."""
 
-REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, ATTENTION, MEMCPY, COPY_BACKWARD, ADD_BACKWARD}
+FLOORS = {MEMCPY, COPY_BACKWARD, ADD_BACKWARD, LOG_BACKWARD}
+REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, ATTENTION} | FLOORS
 
 
 def is_ours(name):

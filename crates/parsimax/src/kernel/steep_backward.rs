@@ -116,8 +116,12 @@ pub(super) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
         let lifts = support.iter().map(|i| (f64::from(z[*i as usize]) - from) * delta * scale);
         on.clear();
         on.extend(lifts.map(|lift| Entry { lift, ..Entry::default() }));
+        if on.iter().all(|entry| entry.lift == 0.0) {
+            level(delta, scale, support, v, out);
+            continue;
+        }
         refine(delta, own, &mut on);
-        *slope = slope_above(delta, scale, &on, support, v, out);
+        *slope = slope_above(delta, scale, &mut on, support, v, out);
     }
 }
 
@@ -137,6 +141,16 @@ unsafe fn support_any<V: Vector>(p: *const f32, d: usize, list: *mut f32, index:
     unsafe { collect_indexed::<V>(p, d, 0.0, 0, list, index) }
 }
 
+/// `Jv` into `out` where all of the support are equal, and stay so whatever α is.
+fn level(delta: f64, scale: f64, support: &[u32], v: &[f32], out: &mut [f32]) {
+    let n = support.len() as f64;
+    let gain = scale * n.powf(delta - 1.0).min(MOST);
+    // Measured from one of them, so that a constant in v takes no digits.
+    let from = f64::from(v[support[0] as usize]);
+    let mean = support.iter().map(|i| f64::from(v[*i as usize]) - from).sum::<f64>() / n + from;
+    support.iter().for_each(|i| out[*i as usize] = (gain * (f64::from(v[*i as usize]) - mean)) as f32);
+}
+
 /// An entry of the support.
 #[derive(Clone, Copy, Default)]
 struct Entry {
@@ -147,6 +161,8 @@ struct Entry {
     log: f64,
     /// `p^{2−α}`
     s: f64,
+    /// `r` of [`slope_above`].
+    bend: f64,
 }
 
 /// Fills in the entries, given the probability of the smallest up to its rounding.
@@ -155,7 +171,8 @@ fn refine(delta: f64, own: f64, on: &mut [Entry]) {
     for _ in 0..4 {
         let log_w = w.ln();
         let t = (delta * log_w).exp();
-        let anchor = Entry { lift: 0.0, p: w, log: delta * log_w, s: ((1.0 - delta) * log_w).exp().min(MOST) };
+        let s = ((1.0 - delta) * log_w).exp().min(MOST);
+        let anchor = Entry { p: w, log: delta * log_w, s, ..Entry::default() };
         let (mut last, mut total, mut weight) = (anchor, 0.0, 0.0);
         for entry in on.iter_mut() {
             // Neighbours are often equal.
@@ -182,7 +199,7 @@ fn refine(delta: f64, own: f64, on: &mut [Entry]) {
 
 /// `Jv` into `out` and `<v, ∂p/∂α>`, as the head of `entmax.rs` has it: with `ln p = ln u/δ` and
 /// `r = (1/u − 1 + ln u)/δ²`.
-fn slope_above(delta: f64, scale: f64, on: &[Entry], support: &[u32], v: &[f32], out: &mut [f32]) -> f64 {
+fn slope_above(delta: f64, scale: f64, on: &mut [Entry], support: &[u32], v: &[f32], out: &mut [f32]) -> f64 {
     let bend = |entry: &Entry| {
         let l = entry.log;
         // (e^{−l} − 1 + l), by its series near 0.
@@ -194,29 +211,35 @@ fn slope_above(delta: f64, scale: f64, on: &[Entry], support: &[u32], v: &[f32],
         };
         sum / (delta * delta)
     };
+    let mut last = Entry { lift: f64::NAN, ..Entry::default() };
+    for entry in on.iter_mut() {
+        entry.bend = if entry.lift == last.lift { last.bend } else { bend(entry) };
+        last = *entry;
+    }
     let dominant = on.iter().zip(support).max_by(|a, b| a.0.s.total_cmp(&b.0.s));
     let from = dominant.map_or(0.0, |(_, i)| f64::from(v[*i as usize]));
     let (mut s, mut sv, mut entropy, mut mass) = (0.0, 0.0, 0.0, 0.0);
     for (entry, i) in on.iter().zip(support) {
         let v = f64::from(v[*i as usize]) - from;
         (s, sv) = (s + entry.s, sv + entry.s * v);
-        (entropy, mass) = (entropy - entry.p * entry.log / delta, mass + entry.p * bend(entry));
+        (entropy, mass) = (entropy - entry.p * entry.log / delta, mass + entry.p * entry.bend);
     }
     let mean = sv / s;
     let whole = 1.0 + delta * entropy + delta * delta * mass;
+    let share = 1.0 / whole;
     let turn = |entry: &Entry| {
-        let r = bend(entry);
-        entry.p / whole * (mass - r - (entry.log * mass + delta * r * entropy))
+        let r = entry.bend;
+        entry.p * share * (mass - r - (entry.log * mass + delta * r * entropy))
     };
     // `Σ s w = 0`, so a multiple of `s` may be taken from what `w` is multiplied by: with that of the dominant
     // entry it cancels against nothing, and among ties all is 0.
-    let (most, its) = dominant.map_or((1.0, 0.0), |(entry, _)| (entry.s, turn(entry)));
+    let its = dominant.map_or(0.0, |(entry, _)| turn(entry) / entry.s);
     let mut slope = 0.0;
     for (entry, i) in on.iter().zip(support) {
         // Against what sums to 0 any number may be taken from v: the mean leaves the least to cancel.
         let w = f64::from(v[*i as usize]) - from - mean;
         out[*i as usize] = (entry.s * scale * w) as f32;
-        slope += w * (turn(entry) - entry.s / most * its);
+        slope += w * (turn(entry) - entry.s * its);
     }
     slope
 }

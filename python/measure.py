@@ -83,8 +83,23 @@ def memory_of(name, rows, columns, dtype):
     print(f"{name} {rows}×{columns} {dtype}: {beyond / 2**20:.2f} MB beyond the output")
 
 
+FORWARD = (
+    "softmax",
+    "sparsemax",
+    "entmax15",
+    "entmax",
+    "fusedmax",
+    "oscarmax",
+    "sq_pnorm_max",
+    "ev_softmax",
+    "sparsehourglass",
+    "normmax",
+    "budget",
+)
+
+
 def memory():
-    for name in ("sparsemax", "entmax15", "entmax", "fusedmax"):
+    for name in FORWARD:
         for rows, columns in [(4096, 512), (16, 131072), (1, 1 << 20), (1, 8 << 20)]:
             for dtype in ("float32", "float64"):
                 arguments = ["--memory", name, str(rows), str(columns), dtype]

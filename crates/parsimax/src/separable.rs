@@ -64,11 +64,47 @@ fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) 
     mapping.solve(&mut scratch.a, &mut scratch.b)
 }
 
-/// The dense row.
+/// The dense row. Its own place is room enough for the candidates, so that a long row takes no memory beyond
+/// their positions, and none at all if no entry is left out.
 pub(crate) fn forward(mapping: &impl Separable, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Option<f64> {
-    let tau = solve_candidates(mapping, z, scratch);
-    scatter(scratch, p);
+    let n = pack(z, mapping.window(), p, &mut scratch.index);
+    let tau = mapping.solve(&mut p[..n], &mut scratch.b);
+    spread(p, n, &scratch.index);
     tau
+}
+
+/// Packs the [`candidates`] to the front of `p` and returns how many they are. Their positions are listed unless
+/// all entries are candidates.
+fn pack(z: &[f64], window: f64, p: &mut [f64], index: &mut Vec<u32>) -> usize {
+    let top = numeric::max(z);
+    let window = window.max(f64::MIN_POSITIVE);
+    let is_candidate = |z: &f64| top - *z < window;
+    index.clear();
+    let ahead = z.iter().take_while(|z| is_candidate(z)).count();
+    p[..ahead].copy_from_slice(&z[..ahead]);
+    if ahead == z.len() {
+        return ahead;
+    }
+    index.extend(0..ahead as u32);
+    for (i, z) in z.iter().enumerate().skip(ahead).filter(|(_, z)| is_candidate(z)) {
+        p[index.len()] = *z;
+        index.push(i as u32);
+    }
+    index.len()
+}
+
+/// Takes what [`pack`] packed back to its positions, from the last on, with zeros between.
+fn spread(p: &mut [f64], n: usize, index: &[u32]) {
+    let mut end = p.len();
+    for (k, at) in index.iter().enumerate().take(n).rev() {
+        let at = *at as usize;
+        p[at + 1..end].fill(0.0);
+        p[at] = p[k];
+        end = at;
+    }
+    if n < p.len() {
+        p[..end].fill(0.0);
+    }
 }
 
 /// The sparse row.
@@ -197,6 +233,7 @@ pub(crate) use normed_mapping;
 
 #[cfg(test)]
 mod tests {
+    use super::{pack, spread};
     use crate::{Entmax, Entmax15, Sparsemax, trial};
 
     #[test]
@@ -205,5 +242,27 @@ mod tests {
         trial::assert_survives(&Entmax15::new());
         trial::assert_survives(&Entmax::new(1.3).unwrap());
         trial::assert_survives(&Entmax::new(4.0).unwrap());
+    }
+
+    #[test]
+    fn what_is_packed_finds_its_way_back() {
+        let mut rng = fastrand::Rng::with_seed(8);
+        for round in 0..400 {
+            let d = 1 + round % 23;
+            let z: Vec<f64> =
+                (0..d).map(|_| if rng.bool() { f64::NEG_INFINITY } else { rng.f64() * 2.0 }).chain([1.9]).collect();
+            let (mut p, mut index) = (vec![f64::NAN; z.len()], vec![7]);
+            let n = pack(&z, 1.0, &mut p, &mut index);
+            let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let want: Vec<f64> = z.iter().map(|z| if top - z < 1.0 { z + 1.0 } else { 0.0 }).collect();
+            p[..n].iter_mut().for_each(|p| *p += 1.0);
+            spread(&mut p, n, &index);
+            assert_eq!(p, want, "{z:?}");
+        }
+        // Where nothing is left out, nothing is listed.
+        let (mut p, mut index) = ([0.0; 3], Vec::new());
+        assert_eq!(pack(&[1.0, 2.0, 1.5], f64::INFINITY, &mut p, &mut index), 3);
+        spread(&mut p, 3, &index);
+        assert!(p == [1.0, 2.0, 1.5] && index.capacity() == 0);
     }
 }

@@ -194,10 +194,14 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
             survey::<V>(rows.from(g * V::LANES), group, tops.add(g * size));
             unfit |= group.bad | group.empty | group.large;
         }
+        let mut slopes = [V::splat(0.0); GROUPS];
         for _ in 0..P::FIRST_STEPS {
             for (g, group) in groups.iter_mut().enumerate() {
-                first_step::<V, P>(prof, group, tops.add(g * size), V::splat(rows.one));
+                slopes[g] = first_step::<V, P>(prof, group, tops.add(g * size), V::splat(rows.one));
             }
+        }
+        for (group, slope) in groups.iter_mut().zip(slopes).filter(|_| P::LOOKS_TWICE) {
+            leap::<V>(group, slope, rows.d);
         }
         for group in groups.iter_mut().filter(|_| V::FUSED) {
             let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
@@ -284,12 +288,12 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
     }
 }
 
-/// A Newton step on the maxima: from the left, every iterate is a lower bound.
+/// A Newton step on the maxima: from the left, every iterate is a lower bound. Returns the slope there.
 ///
 /// # Safety
 /// `tops` is readable for `2·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *const f32, one: V) {
+unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *const f32, one: V) -> V {
     // SAFETY: as the caller vouches.
     unsafe {
         let (zero, hi) = (V::splat(0.0), V::load(group.hi.as_ptr()));
@@ -302,8 +306,34 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
         let slope = g[0].add(g[1]).add(g[2].add(g[3]));
         let step = prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope);
         group.put(hi, step);
-        // With most maxima in the support, so are many others, of which nothing is known.
-        group.far = group.active & V::bits(slope.gt(V::splat(V::LANES as f32))) != 0;
+        slope
+    }
+}
+
+/// A guess of τ for the rows of sparsemax with most of their maxima in the support, and so many others of which
+/// nothing is known. `slope` is the number of those maxima.
+///
+/// If every maximum stood for κ entries, τ would be larger by `(1 − 1/κ)/slope`. What the maxima have in the mean,
+/// `1/slope`, against how far the largest is above their mean tells how dense the row is; on normal scores the κ
+/// below saves two of five passes. A guess may be on either side of τ: from the right, the next step goes to the left.
+///
+/// # Safety
+/// The CPU has the instruction set.
+#[inline(always)]
+unsafe fn leap<V: Vector>(group: &mut Group, slope: V, d: usize) {
+    // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
+    unsafe {
+        let most = slope.gt(V::splat(V::LANES as f32));
+        group.far = group.active & V::bits(most) != 0;
+        if group.far {
+            let (zero, one) = (V::splat(0.0), V::splat(1.0));
+            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+            let spread = zero.sub(hi).fma(slope, V::splat(-1.0)).max(V::splat(1e-3));
+            // No more than half of what each stands for.
+            let half = (d as f32 / (4 * V::LANES) as f32).max(1.5);
+            let share = V::splat(1.0 / half).max(one.div(V::splat(0.43).div(spread).add(V::splat(1.2))));
+            group.put(hi, one.sub(share).div(slope).keep(most).add(lo));
+        }
     }
 }
 

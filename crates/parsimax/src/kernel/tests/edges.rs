@@ -102,6 +102,21 @@ fn sorted_tied_and_lopsided_rows() {
 }
 
 #[test]
+fn nearly_equal_rows_sum_to_one() {
+    let mut rng = fastrand::Rng::with_seed(17);
+    let mut rows = Vec::new();
+    // A sum of hundreds, as such a row has at its bound, is not exact enough to step from it to the end.
+    for d in [500, 840, 965, 1002, 1024] {
+        for sigma in [5e-6, 1e-5, 3e-5, 5e-4] {
+            let offset = rng.f32() * 4.0 - 2.0;
+            rows.push(normals(&mut rng, d, sigma).iter().map(|z| z + offset).collect());
+            rows.push((0..d).map(|_| sigma * rng.f32()).collect());
+        }
+    }
+    check_rows(&rows, 1.0, "nearly equal");
+}
+
+#[test]
 fn a_million_columns() {
     let mut rng = fastrand::Rng::with_seed(8);
     let d = 1 << 20;

@@ -16,8 +16,8 @@
 
 use super::Status;
 use super::profile::Sparsemax;
-use super::scan::{collect_indexed, lane_maxima};
-use super::short::lane_bounds;
+use super::scan::collect_indexed;
+use super::short::{lane_bounds, lanes_of_maxima};
 use super::solve::{Frame, cut};
 use super::structured::{Rows, Work};
 use super::tv::{self, Piece, Stretch};
@@ -43,22 +43,11 @@ outlined! {
 /// As [`tops`].
 #[inline(always)]
 unsafe fn tops_any<V: Vector>(z: *const f32, d: usize, here: usize, scale: f32) -> Tops {
-    // SAFETY: as the caller vouches; both blocks hold a vector for each lane.
+    // SAFETY: as the caller vouches.
     unsafe {
         let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
-        let mut maxima = [f32::NEG_INFINITY; MAX_LANES * MAX_LANES];
         let mut across = [0.0f32; MAX_LANES * MAX_LANES];
-        let mut nans = 0u32;
-        for r in 0..here {
-            let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
-            m.store(maxima.as_mut_ptr().add(r * V::LANES));
-            nans |= u32::from(nan) << r;
-        }
-        V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
-        let mut max = V::load(across.as_ptr());
-        for j in 1..V::LANES {
-            max = V::load(across.as_ptr().add(j * V::LANES)).max(max);
-        }
+        let (max, nans) = lanes_of_maxima::<V>(z, (d, here), &mut across);
         let mut tops = Tops { max: [0.0; MAX_LANES], bound: [0.0; MAX_LANES] };
         max.store(tops.max.as_mut_ptr());
         for r in (0..here).filter(|r| nans >> r & 1 == 1) {

@@ -20,6 +20,35 @@ pub(crate) const SHORT: usize = 1024;
 /// A row with more candidates than this is solved on its own, lengthwise.
 const LANE_SLOTS: usize = 512;
 
+/// The lane maxima of `here ≤ LANES` rows, turned into lanes of rows; returns the maxima of the rows, and a bit for
+/// every row with a NaN. The maximum of a row that is missing is 0.
+///
+/// # Safety
+/// `z` is readable for `here` rows of `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn lanes_of_maxima<V: Vector>(
+    z: *const f32,
+    (d, here): (usize, usize),
+    across: &mut [f32; MAX_LANES * MAX_LANES],
+) -> (V, u32) {
+    // SAFETY: as the caller vouches; both blocks hold a vector for each lane.
+    unsafe {
+        let mut maxima = [0.0f32; MAX_LANES * MAX_LANES];
+        let mut nans = 0u32;
+        for r in 0..here {
+            let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
+            m.store(maxima.as_mut_ptr().add(r * V::LANES));
+            nans |= u32::from(nan) << r;
+        }
+        V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
+        let mut max = V::load(across.as_ptr());
+        for j in 1..V::LANES {
+            max = V::load(across.as_ptr().add(j * V::LANES)).max(max);
+        }
+        (max, nans)
+    }
+}
+
 /// Lane-wise lower bounds on τ from the transposed lane maxima `t`, by Newton steps from `−1`
 /// (every iterate from the left is a bound).
 ///
@@ -184,20 +213,9 @@ unsafe fn solve_group_any<V: Vector, B: Profile, P: Profile>(
         let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
 
         // 1. Lane maxima of every row, then rows into lanes.
-        let mut maxima = [0.0f32; MAX_LANES * MAX_LANES];
         let mut across = [0.0f32; MAX_LANES * MAX_LANES];
-        let mut bad = 0u32;
-        for r in 0..here {
-            let (m, nan) = lane_maxima::<V>(z.add(r * d), d);
-            m.store(maxima.as_mut_ptr().add(r * V::LANES));
-            bad |= u32::from(nan) << r;
-        }
-        V::transpose(maxima.as_ptr(), V::LANES, across.as_mut_ptr());
-        let mut max = V::load(across.as_ptr());
-        for j in 1..V::LANES {
-            max = V::load(across.as_ptr().add(j * V::LANES)).max(max);
-        }
-        bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
+        let (max, nans) = lanes_of_maxima::<V>(z, (d, here), &mut across);
+        let bad = nans | V::bits(max.ge(V::splat(f32::INFINITY)));
         let empty = V::bits(none.ge(max));
         // A maximum of −inf would turn differences into NaN; with 0 they stay −inf.
         let max = max.select(max.gt(none), zero);

@@ -180,3 +180,26 @@ fn beyond_two_the_product_stays_finite() {
         assert_eq!(out[3], 0.0);
     }
 }
+
+#[test]
+fn equal_probabilities_stay_equal_whatever_alpha_is() {
+    let mut rng = fastrand::Rng::with_seed(29);
+    for alpha in [2.4, 3.0, 5.0] {
+        for n in [1usize, 2, 7, 64] {
+            // As many that are far below, and have no mass.
+            let z: Vec<f32> = (0..2 * n).map(|i| if i % 2 == 0 { 0.7 } else { -40.0 }).collect();
+            let v = normals(&mut rng, 2 * n, 1.0);
+            let mean = (0..n).map(|i| f64::from(v[2 * i])).sum::<f64>() / n as f64;
+            for level in available() {
+                let (p, _, _) = run(level, Map::Entmax(alpha), &z, 2 * n, 1.0);
+                let (g, slope) = gradient(level, alpha, (&z, &p), &v, 2 * n);
+                assert_eq!(slope, [0.0], "{level:?} α={alpha} n={n}");
+                for (i, g) in g.iter().enumerate() {
+                    let s = (n as f64).powf(alpha - 2.0);
+                    let want = if i % 2 == 0 { s * (f64::from(v[i]) - mean) } else { 0.0 };
+                    assert!((f64::from(*g) - want).abs() <= 1e-6 * s, "{level:?} α={alpha} n={n}: {g} {want}");
+                }
+            }
+        }
+    }
+}

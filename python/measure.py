@@ -71,16 +71,16 @@ def status(key):
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
-def memory_of(name, rows, columns, dtype):
+def memory_of(name, rows, columns, dtype, scale):
     f, dtype = getattr(px, name), getattr(torch, dtype)
     f(torch.randn(64, 2048, dtype=dtype))
-    z = torch.randn(int(rows), int(columns), dtype=dtype)
+    z = torch.randn(int(rows), int(columns), dtype=dtype).mul_(float(scale))
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")  # forget the peak so far
     before = status("VmRSS")
     p = f(z)
     beyond = status("VmHWM") - before - p.numel() * p.element_size()
-    print(f"{name} {rows}×{columns} {dtype}: {beyond / 2**20:.2f} MB beyond the output")
+    print(f"{name} {rows}×{columns} {dtype}, N(0, {scale}²): {beyond / 2**20:.2f} MB beyond the output")
 
 
 FORWARD = (
@@ -102,8 +102,9 @@ def memory():
     for name in FORWARD:
         for rows, columns in [(4096, 512), (16, 131072), (1, 1 << 20), (1, 8 << 20)]:
             for dtype in ("float32", "float64"):
-                arguments = ["--memory", name, str(rows), str(columns), dtype]
-                subprocess.run([sys.executable, __file__, *arguments], check=True)
+                for scale in ("1", "0.1"):
+                    arguments = ["--memory", name, str(rows), str(columns), dtype, scale]
+                    subprocess.run([sys.executable, __file__, *arguments], check=True)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,12 @@
 //! a target for B = 1 only.
 
 use crate::error::{check, check_gamma};
-use crate::mapping::{Scratch, Support};
+use crate::mapping::Scratch;
 use crate::numeric;
 use crate::registry::Entry;
+use crate::single::{Buffers, Single, finite};
 use crate::threshold::capped::{Capped, is_inside};
-use crate::{Mapping, Regularized, Result};
+use crate::{Float, Mapping, Regularized, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -74,25 +75,27 @@ impl Budget {
         self.budget
     }
 
-    /// Solves the row and hands every probability to `put`; returns τ.
-    fn solve(&self, z: &[f64], scratch: &mut Scratch, mut put: impl FnMut(usize, f64)) -> f64 {
-        if self.budget >= z.len() as f64 {
-            (0..z.len()).for_each(|i| put(i, 1.0));
+    /// Writes the probabilities of a row, in which −∞ takes no part, and returns τ.
+    fn solve<T: Float>(&self, z: &[T], p: &mut [T]) -> f64 {
+        if self.budget >= finite(z).count() as f64 {
+            for (p, z) in p.iter_mut().zip(z) {
+                *p = T::narrow(if z.widen() > f64::NEG_INFINITY { 1.0 } else { 0.0 });
+            }
             // Any τ up to here fills every entry.
-            return z.iter().copied().fold(f64::INFINITY, f64::min) / self.gamma - 1.0;
+            return finite(z).fold(f64::INFINITY, f64::min) / self.gamma - 1.0;
         }
-        let capped = Capped::solve(z, self.budget, self.gamma, &mut scratch.a);
-        for (i, z) in z.iter().enumerate() {
-            put(i, capped.value(*z));
+        let capped = Capped::solve(z, self.budget, self.gamma, p);
+        for (p, z) in p.iter_mut().zip(z) {
+            *p = T::narrow(capped.value(z.widen()));
         }
         capped.tau()
     }
 
-    fn vjp(&self, p: &[f64], v: &[f64], out: &mut [f64]) {
-        let inside = || p.iter().zip(v).filter(|(p, _)| is_inside(**p));
-        let mean = numeric::sum(inside().map(|(_, v)| *v)) / inside().count() as f64;
+    fn vjp<T: Float>(&self, p: &[T], v: &[T], out: &mut [T]) {
+        let inside = || p.iter().zip(v).filter(|(p, _)| is_inside(p.widen()));
+        let mean = numeric::sum(inside().map(|(_, v)| v.widen())) / inside().count() as f64;
         for (out, (p, v)) in out.iter_mut().zip(p.iter().zip(v)) {
-            *out = if is_inside(*p) { (v - mean) / self.gamma } else { 0.0 };
+            *out = T::narrow(if is_inside(p.widen()) { (v.widen() - mean) / self.gamma } else { 0.0 });
         }
     }
 }
@@ -101,21 +104,12 @@ impl Mapping for Budget {
     fn name(&self) -> &'static str {
         "budget"
     }
-    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        Ok(Some(self.solve(z, scratch, |i, value| p[i] = value)))
+    fn forward_row(&self, z: &[f64], p: &mut [f64], _scratch: &mut Scratch) -> Result<Option<f64>> {
+        Ok(Some(self.solve(z, p)))
     }
     fn vjp_row(&self, _z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut Scratch) -> Result<()> {
         self.vjp(p, v, out);
         Ok(())
-    }
-    fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
-        out.clear();
-        Ok(Some(self.solve(z, scratch, |i, value| {
-            if value > 0.0 {
-                out.index.push(i as u32);
-                out.value.push(value);
-            }
-        })))
     }
     fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
         self.vjp(p, v, out);
@@ -124,8 +118,21 @@ impl Mapping for Budget {
     fn regularized(&self) -> Option<&dyn Regularized> {
         Some(self)
     }
+    fn single(&self) -> Option<&dyn Single> {
+        Some(self)
+    }
     fn total(&self, d: usize) -> f64 {
         self.budget.min(d as f64)
+    }
+}
+
+impl Single for Budget {
+    fn forward(&self, z: &[f32], p: &mut [f32], _buffers: &mut Buffers) -> bool {
+        self.solve(z, p);
+        true
+    }
+    fn vjp(&self, _z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) {
+        self.vjp(p, v, out);
     }
 }
 

@@ -91,8 +91,8 @@ impl Separable for Entmax15 {
     fn window(&self) -> f64 {
         2.0 * self.gamma
     }
-    fn solve(&self, z: &mut [f64], work: &mut Vec<f64>) -> Option<f64> {
-        Some(quadratic::solve(z, self.gamma, work))
+    fn solve(&self, z: &mut [f64], _work: &mut Vec<f64>) -> Option<f64> {
+        Some(quadratic::solve(z, self.gamma))
     }
     fn weight(&self, p: f64) -> f64 {
         p.sqrt() / self.gamma
@@ -164,9 +164,9 @@ impl Separable for Entmax {
             exponential::solve(z, gamma);
             None
         } else if delta == 0.5 {
-            Some(quadratic::solve(z, gamma, work))
+            Some(quadratic::solve(z, gamma))
         } else if delta == 1.0 {
-            Some(linear::solve(z, gamma, work))
+            Some(linear::solve(z, gamma))
         } else if delta > 1.0 {
             Some(anchored::solve(z, delta, gamma, work))
         } else {

@@ -126,7 +126,7 @@ impl Mapping for Fusedmax {
 
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
         let top = self.prox(z, p, &mut scratch.tube);
-        let tau = linear::project(p, &mut scratch.a);
+        let tau = linear::project(p);
         Ok(Some(tau + top / self.gamma))
     }
 

@@ -19,12 +19,14 @@
 //! share equally. A sum that overflows counts as the largest number.
 
 use crate::error::{check, check_gamma};
+use crate::kernel::Map;
 use crate::mapping::{Scratch, Support};
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable;
+use crate::single::{Buffers, Kernel, Single, finite};
 use crate::threshold::linear;
-use crate::{Mapping, Result};
+use crate::{Float, Mapping, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -79,39 +81,53 @@ impl Sparsehourglass {
         sum.abs() / (1.0 + dq) + self.gamma * share
     }
 
-    /// Solves for the candidates, which it leaves in `scratch`.
-    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
-        let strength = self.strength(sum(z), z.len() as f64);
-        if strength > 0.0 {
-            separable::candidates(z, strength, scratch);
-            return linear::solve(&mut scratch.a, strength, &mut scratch.b);
-        }
-        let top = numeric::max(z);
-        scratch.index.clear();
-        scratch.index.extend((0..z.len() as u32).filter(|i| z[*i as usize] == top));
-        let share = 1.0 / scratch.index.len() as f64;
-        scratch.a.clear();
-        scratch.a.resize(scratch.index.len(), share);
-        // c·max − τ is the share of an entry, and c·max is infinite or, if all are 0, nothing.
-        if top == 0.0 { -share } else { f64::INFINITY }
+    /// The strength of a row, in which −∞ takes no part.
+    fn strength_of<T: Float>(&self, z: &[T]) -> f64 {
+        self.strength(sum(z), finite(z).count() as f64)
     }
 
     /// What both derivatives need: g, `sign(Σz)/(1+dq)`, and 1/|S|; `None` where c is infinite.
-    fn chain(&self, z: &[f64], p: &[f64]) -> Option<(f64, f64, f64)> {
-        let (sum, d) = (sum(z), z.len() as f64);
+    fn chain<T: Float>(&self, z: &[T], p: &[T]) -> Option<(f64, f64, f64)> {
+        let (sum, d) = (sum(z), finite(z).count() as f64);
         let strength = self.strength(sum, d);
         let sign = if sum == 0.0 { 0.0 } else { sum.signum() };
-        let size = p.iter().filter(|p| **p > 0.0).count() as f64;
+        let size = p.iter().filter(|p| p.widen() > 0.0).count() as f64;
         (strength > 0.0).then_some((strength, sign / (1.0 + d * self.q), 1.0 / size))
+    }
+
+    fn vjp<T: Float>(&self, z: &[T], p: &[T], v: &[T], out: &mut [T]) {
+        let Some((strength, along, share)) = self.chain(z, p) else {
+            out.fill(T::default());
+            return;
+        };
+        let pairs = || p.iter().zip(v).map(|(p, v)| (p.widen(), v.widen()));
+        let on_support = || pairs().filter(|(p, _)| *p > 0.0);
+        let mean = numeric::sum(on_support().map(|(_, v)| v)) * share;
+        // Σ(p − 1/|S|) = 0, so v may be measured from its mean.
+        let everywhere = along * numeric::sum(on_support().map(|(p, v)| (p - share) * (v - mean)));
+        for (out, (z, (p, v))) in out.iter_mut().zip(z.iter().zip(pairs())) {
+            let own = if p > 0.0 { v - mean } else { 0.0 };
+            *out = T::narrow(if z.widen() > f64::NEG_INFINITY { (own - everywhere) / strength } else { 0.0 });
+        }
     }
 }
 
+/// The limit of an infinite c: hands every largest entry its share, and returns τ.
+fn hard(z: &[f64], mut put: impl FnMut(usize, f64)) -> f64 {
+    let top = numeric::max(z);
+    let largest = || z.iter().enumerate().filter(|(_, z)| **z == top);
+    let share = 1.0 / largest().count() as f64;
+    largest().for_each(|(i, _)| put(i, share));
+    // c·max − τ is the share of an entry, and c·max is infinite or, if all are 0, nothing.
+    if top == 0.0 { -share } else { f64::INFINITY }
+}
+
 /// Σz to its last digit: near 0 it decides the scale of everything.
-fn sum(z: &[f64]) -> f64 {
-    let largest = z.iter().fold(0.0f64, |a, z| a.max(z.abs()));
+fn sum<T: Float>(z: &[T]) -> f64 {
+    let largest = finite(z).fold(0.0f64, |a, z| a.max(z.abs()));
     // Rows have fewer than 2³² entries.
     let unit = if largest > 1e290 { 2f64.powi(-64) } else { 1.0 };
-    (numeric::sum(z.iter().map(|z| z * unit)) / unit).clamp(-f64::MAX, f64::MAX)
+    (numeric::sum(finite(z).map(|z| z * unit)) / unit).clamp(-f64::MAX, f64::MAX)
 }
 
 impl Mapping for Sparsehourglass {
@@ -119,25 +135,17 @@ impl Mapping for Sparsehourglass {
         "sparsehourglass"
     }
     /// τ is the threshold of the scaled scores: `p = [c·z/γ − τ]₊`.
-    fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        separable::scatter(scratch, p);
-        Ok(Some(tau))
+    fn forward_row(&self, z: &[f64], p: &mut [f64], _scratch: &mut Scratch) -> Result<Option<f64>> {
+        let strength = self.strength_of(z);
+        if strength == 0.0 {
+            p.fill(0.0);
+            return Ok(Some(hard(z, |i, share| p[i] = share)));
+        }
+        Ok(Some(separable::forward_within(strength, z, p, |z| linear::solve(z, strength))))
     }
 
     fn vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], _scratch: &mut Scratch) -> Result<()> {
-        let Some((strength, along, share)) = self.chain(z, p) else {
-            out.fill(0.0);
-            return Ok(());
-        };
-        let on_support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0);
-        let mean = numeric::sum(on_support().map(|(_, v)| *v)) * share;
-        // Σ(p − 1/|S|) = 0, so v may be measured from its mean.
-        let everywhere = along * numeric::sum(on_support().map(|(p, v)| (p - share) * (v - mean)));
-        for (out, (p, v)) in out.iter_mut().zip(p.iter().zip(v)) {
-            let own = if *p > 0.0 { v - mean } else { 0.0 };
-            *out = (own - everywhere) / strength;
-        }
+        self.vjp(z, p, v, out);
         Ok(())
     }
 
@@ -155,9 +163,32 @@ impl Mapping for Sparsehourglass {
     }
 
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
+        let strength = self.strength_of(z);
+        if strength == 0.0 {
+            out.clear();
+            return Ok(Some(hard(z, |i, share| {
+                out.index.push(i as u32);
+                out.value.push(share);
+            })));
+        }
+        separable::candidates(z, strength, scratch);
+        let tau = linear::solve(&mut scratch.a, strength);
         separable::gather(scratch, out);
         Ok(Some(tau))
+    }
+
+    fn single(&self) -> Option<&dyn Single> {
+        Some(self)
+    }
+}
+
+impl Single for Sparsehourglass {
+    fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool {
+        let kernel = Kernel::new(Map::Sparsemax, self.strength_of(z));
+        kernel.inspect(|kernel| kernel.forward(z, p, buffers)).is_some()
+    }
+    fn vjp(&self, z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) {
+        self.vjp(z, p, v, out);
     }
 }
 

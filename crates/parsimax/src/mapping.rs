@@ -8,7 +8,7 @@
 use crate::Result;
 use crate::prox::Block;
 use crate::prox::tv1d::Tube;
-use crate::single::Kernel;
+use crate::single::{Kernel, Single};
 use crate::structured::StructuredKernel;
 
 /// Buffers that a mapping may use while it works on a row. Reused from row to row: after the
@@ -124,6 +124,12 @@ pub trait Mapping: Send + Sync {
         None
     }
 
+    /// The mapping by single rows in single precision, where it needs no wider ones.
+    #[doc(hidden)]
+    fn single(&self) -> Option<&dyn Single> {
+        None
+    }
+
     /// The sum of every row: 1, but for [`Budget`](crate::Budget).
     fn total(&self, _d: usize) -> f64 {
         1.0
@@ -203,6 +209,9 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn structured(&self) -> Option<StructuredKernel> {
         (**self).structured()
+    }
+    fn single(&self) -> Option<&dyn Single> {
+        (**self).single()
     }
     fn total(&self, d: usize) -> f64 {
         (**self).total(d)

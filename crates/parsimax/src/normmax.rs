@@ -28,12 +28,13 @@
 //! of an entry is unbounded as its probability tends to 0; weights beyond 10¹⁵⁰ are taken as that.
 
 use crate::error::{check, check_gamma};
-use crate::mapping::Scratch;
+use crate::kernel::Map;
 use crate::numeric;
 use crate::registry::Entry;
-use crate::separable::{self, normed_mapping};
+use crate::separable::normed_mapping;
+use crate::single::{Buffers, Kernel, Single};
 use crate::threshold::norm;
-use crate::{Regularized, Result};
+use crate::{Float, Regularized, Result};
 
 /// The line of the table.
 pub(crate) const ENTRY: Entry = Entry {
@@ -86,10 +87,9 @@ impl Normmax {
         self.alpha - 1.0
     }
 
-    /// Solves for the candidates, which it leaves in `scratch`.
-    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
-        separable::candidates(z, self.gamma, scratch);
-        norm::solve(&mut scratch.a, self.alpha, self.gamma, &mut scratch.b)
+    /// Replaces the candidates by their probabilities and returns τ.
+    fn solve(&self, z: &mut [f64], work: &mut Vec<f64>) -> f64 {
+        norm::solve(z, self.alpha, self.gamma, work)
     }
 
     /// `s` at `r = p/N`.
@@ -97,18 +97,18 @@ impl Normmax {
         r.powf(1.0 - self.m()).min(1e150)
     }
 
-    fn vjp(&self, p: &[f64], v: &[f64], out: &mut [f64]) {
+    fn vjp<T: Float>(&self, p: &[T], v: &[T], out: &mut [T]) {
         let n = numeric::norm(p, self.alpha);
         let scale = n / (self.gamma * self.m());
+        let pairs = || p.iter().zip(v).map(|(p, v)| (p.widen(), v.widen()));
+        let on_support = || pairs().filter(|(p, _)| *p > 0.0);
         // The sum is 1, unless p was rounded to a narrower type.
-        let total = numeric::sum(p.iter().copied());
-        let centre = numeric::dot(p, v) / total;
-        for (out, (p, v)) in out.iter_mut().zip(p.iter().zip(v)) {
-            *out = if *p > 0.0 { self.weight(p / n) * (v - centre) } else { 0.0 };
-        }
-        let along = numeric::sum(out.iter().copied()) / total;
-        for (out, p) in out.iter_mut().zip(p).filter(|(_, p)| **p > 0.0) {
-            *out = scale * (*out - p * along);
+        let total = numeric::sum(on_support().map(|(p, _)| p));
+        let centre = numeric::sum(on_support().map(|(p, v)| p * v)) / total;
+        let moved = |p: f64, v: f64| self.weight(p / n) * (v - centre);
+        let along = numeric::sum(on_support().map(|(p, v)| moved(p, v))) / total;
+        for (out, (p, v)) in out.iter_mut().zip(pairs()) {
+            *out = T::narrow(if p > 0.0 { scale * (moved(p, v) - p * along) } else { 0.0 });
         }
     }
 
@@ -125,7 +125,32 @@ impl Normmax {
     }
 }
 
-normed_mapping!(Normmax, "normmax", gradient_in_alpha);
+normed_mapping! {
+    Normmax,
+    "normmax",
+    gradient_in_alpha,
+    fn single(&self) -> Option<&dyn Single> {
+        // Beyond 2 the power is a root, which magnifies the rounding of its base beyond what f32 can hide.
+        if self.alpha <= 2.0 { Some(self) } else { None }
+    }
+}
+
+impl Single for Normmax {
+    /// `p ∝ v^{1/α}`, where v is the (2 − 1/α)-entmax of strength γ(α−1)/α.
+    fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool {
+        let delta = self.m() / self.alpha;
+        let Some(kernel) = Kernel::new(Map::Entmax(1.0 + delta), self.gamma * delta) else { return false };
+        kernel.forward(z, p, buffers);
+        let root = |v: f32| if self.alpha == 2.0 { v.sqrt() } else { f64::from(v).powf(1.0 / self.alpha) as f32 };
+        p.iter_mut().filter(|v| **v > 0.0).for_each(|v| *v = root(*v));
+        let total = numeric::sum(p.iter().map(|p| p.widen()));
+        p.iter_mut().for_each(|p| *p = (p.widen() / total) as f32);
+        true
+    }
+    fn vjp(&self, _z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) {
+        self.vjp(p, v, out);
+    }
+}
 
 impl Regularized for Normmax {
     fn gamma(&self) -> f64 {

@@ -1,5 +1,7 @@
 //! Sums that keep their digits, and the last correction of a distribution.
 
+use crate::Float;
+
 /// The sum of `x`, as if added in twice the working precision and rounded once.
 ///
 /// Knuth's two-sum catches the rounding error of every addition; four independent lanes keep the
@@ -36,12 +38,13 @@ pub(crate) fn negative_entropy(p: &[f64]) -> f64 {
 }
 
 /// `‖p‖_α` of entries ≥ 0, measured in units of the largest so that no power underflows.
-pub(crate) fn norm(p: &[f64], alpha: f64) -> f64 {
-    let top = max(p);
-    if top <= 0.0 {
+pub(crate) fn norm<T: Float>(p: &[T], alpha: f64) -> f64 {
+    let p = || p.iter().map(|p| p.widen());
+    let top = p().fold(0.0, f64::max);
+    if top == 0.0 {
         return 0.0;
     }
-    top * sum(p.iter().filter(|p| **p > 0.0).map(|p| (p / top).powf(alpha))).powf(1.0 / alpha)
+    top * sum(p().filter(|p| *p > 0.0).map(|p| (p / top).powf(alpha))).powf(1.0 / alpha)
 }
 
 /// `p` divided by its sum.

@@ -86,28 +86,18 @@ impl Oscarmax {
     }
 
     /// Leaves the candidates in descending order, positions in `scratch.index` and scores measured from
-    /// the top in `scratch.a`, and their pooled groups in `scratch.blocks`. Returns the top score and
-    /// what was added to the penalised scores: `λ(d − 1)`, which makes the first of them 0.
-    fn pool(&self, z: &[f64], scratch: &mut Scratch) -> (f64, f64) {
+    /// the top in `scratch.a`, and their pooled groups in `scratch.blocks`.
+    fn pool(&self, z: &[f64], scratch: &mut Scratch) -> Penalised {
         let Scratch { a, index, blocks, .. } = scratch;
-        let lambda = self.lambda.min(prox::MAX_LAMBDA);
-        let (top, lift) = (numeric::max(z), lambda * (z.len() - 1) as f64);
-        let below = |i: u32| (z[i as usize] - top) / self.gamma;
+        let penalised = Penalised::new(self, z);
+        let below = |i: u32| penalised.below(z[i as usize]);
         index.clear();
-        index.extend((0..z.len() as u32).filter(|i| below(*i) > -lift - 1.0));
+        index.extend((0..z.len() as u32).filter(|i| penalised.is_candidate(below(*i))));
         index.sort_unstable_by(|i, j| z[*j as usize].total_cmp(&z[*i as usize]).then(i.cmp(j)));
         a.clear();
         a.extend(index.iter().map(|i| below(*i)));
-        isotonic::fit_ranked(a, lambda, blocks);
-        (top, lift)
-    }
-
-    /// Leaves the probabilities of the candidates in `scratch.a`, descending, and their positions in
-    /// `scratch.index`; returns τ.
-    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
-        let (top, lift) = self.pool(z, scratch);
-        isotonic::spread(&scratch.blocks, &mut scratch.a);
-        linear::project(&mut scratch.a, &mut scratch.b) - lift + top / self.gamma
+        isotonic::fit_ranked(a, penalised.lambda, blocks);
+        penalised
     }
 
     /// Leaves the support in `scratch.index`, group after group and ascending within each, `v` in that
@@ -134,23 +124,78 @@ impl Oscarmax {
     }
 }
 
+/// The scores of a row as the isotonic fit sees them: from the top down, in units of γ. What the penalty takes
+/// from the first of them, λ(d − 1), is left out until the end.
+struct Penalised {
+    lambda: f64,
+    gamma: f64,
+    top: f64,
+    lift: f64,
+}
+
+impl Penalised {
+    fn new(mapping: &Oscarmax, z: &[f64]) -> Self {
+        let lambda = mapping.lambda.min(prox::MAX_LAMBDA);
+        Self { lambda, gamma: mapping.gamma, top: numeric::max(z), lift: lambda * (z.len() - 1) as f64 }
+    }
+
+    fn below(&self, z: f64) -> f64 {
+        (z - self.top) / self.gamma
+    }
+
+    /// Whether an entry that far below the top may have mass.
+    fn is_candidate(&self, x: f64) -> bool {
+        x > -self.lift - 1.0
+    }
+
+    /// τ of the scores themselves.
+    fn threshold(&self, tau: f64) -> f64 {
+        tau - self.lift + self.top / self.gamma
+    }
+}
+
 impl Mapping for Oscarmax {
     fn name(&self) -> &'static str {
         "oscarmax"
     }
 
+    /// Without a list of entries: the probability of one is that of the group whose scores include its own. The
+    /// scores are sorted in the place of the result.
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        p.fill(0.0);
-        for (i, value) in scratch.index.iter().zip(&scratch.a) {
-            p[*i as usize] = *value;
+        let Scratch { a: lowest, b: value, blocks, .. } = scratch;
+        let penalised = Penalised::new(self, z);
+        let mut n = 0;
+        for x in z.iter().map(|z| penalised.below(*z)).filter(|x| penalised.is_candidate(*x)) {
+            p[n] = x;
+            n += 1;
         }
-        Ok(Some(tau))
+        let sorted = &mut p[..n];
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        isotonic::fit_ranked(sorted, penalised.lambda, blocks);
+        let ends = || {
+            blocks.iter().scan(0, |end, block| {
+                *end += block.len;
+                Some(*end)
+            })
+        };
+        lowest.clear();
+        lowest.extend(ends().map(|end| sorted[end - 1]));
+        isotonic::spread(blocks, sorted);
+        let tau = linear::project(sorted);
+        value.clear();
+        value.extend(ends().map(|end| sorted[end - 1]));
+        for (p, z) in p.iter_mut().zip(z) {
+            let x = penalised.below(*z);
+            *p = value.get(lowest.partition_point(|lowest| *lowest > x)).copied().unwrap_or(0.0);
+        }
+        Ok(Some(penalised.threshold(tau)))
     }
 
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
-        let tau = self.solve(z, scratch);
-        let Scratch { a, index, group: order, .. } = scratch;
+        let penalised = self.pool(z, scratch);
+        let Scratch { a, index, group: order, blocks, .. } = scratch;
+        isotonic::spread(blocks, a);
+        let tau = penalised.threshold(linear::project(a));
         order.clear();
         order.extend(0..a.partition_point(|p| *p > 0.0) as u32);
         order.sort_unstable_by_key(|k| index[*k as usize]);

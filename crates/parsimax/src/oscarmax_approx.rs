@@ -147,7 +147,7 @@ impl Mapping for OscarmaxApprox {
 
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
         let base = self.fit(z, scratch);
-        let Scratch { a: x, b, index, blocks, .. } = scratch;
+        let Scratch { a: x, index, blocks, .. } = scratch;
         let (mut positive, mut zero) = (false, false);
         for_groups(index, blocks, |group, block| {
             for i in group {
@@ -172,7 +172,7 @@ impl Mapping for OscarmaxApprox {
                 _ => -block.mean,
             }));
         });
-        let tau = linear::project(x, b);
+        let tau = linear::project(x);
         for (i, value) in index.iter().zip(x) {
             p[*i as usize] = *value;
         }

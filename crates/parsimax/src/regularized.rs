@@ -108,7 +108,7 @@ impl<O: Omega> Custom<O> {
     }
 
     /// FISTA from `p`, a point of the simplex, at the scores `x`. `memory` holds four rows.
-    fn minimise(&self, x: &[f64], p: &mut [f64], memory: &mut [f64], work: &mut Vec<f64>) -> Result<()> {
+    fn minimise(&self, x: &[f64], p: &mut [f64], memory: &mut [f64]) -> Result<()> {
         let d = x.len();
         let (y, rest) = memory.split_at_mut(d);
         let (slope, rest) = rest.split_at_mut(d);
@@ -127,7 +127,7 @@ impl<O: Omega> Custom<O> {
                 for i in 0..d {
                     next[i] = y[i] + step * (x[i] - slope[i]);
                 }
-                linear::project(next, work);
+                linear::project(next);
                 self.omega.gradient(next, next_slope);
                 if fits(y, slope, next, next_slope, step) || step < 1e-15 {
                     break;
@@ -157,7 +157,7 @@ impl<O: Omega> Custom<O> {
                 slope.copy_from_slice(next_slope);
             } else {
                 if y.iter().any(|y| *y < 0.0) {
-                    linear::project(y, work);
+                    linear::project(y);
                 }
                 self.omega.gradient(y, slope);
             }
@@ -210,15 +210,15 @@ impl<O: Omega> Mapping for Custom<O> {
     /// If the tolerance was not reached within the limit; `p` is then the last iterate.
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
         let (top, d) = (numeric::max(z), z.len());
-        let Scratch { a, b, .. } = scratch;
+        let Scratch { a, .. } = scratch;
         a.clear();
         a.extend(z.iter().map(|z| ((z - top) / self.gamma).max(-f64::MAX)));
         a.resize(5 * d, 0.0);
         let (x, memory) = a.split_at_mut(d);
         // The projection of the scores is feasible and has already dropped what is hopeless.
         p.copy_from_slice(x);
-        linear::project(p, b);
-        self.minimise(x, p, memory, b)?;
+        linear::project(p);
+        self.minimise(x, p, memory)?;
         let slope = &mut memory[..d];
         self.omega.gradient(p, slope);
         let shifted = numeric::sum((0..d).filter(|i| p[*i] > 0.0).map(|i| p[i] * (x[i] - slope[i])));

@@ -435,10 +435,13 @@ impl<'a, M: Mapping> Rows<'a, M> {
         out: &mut [T],
         work: &mut Work,
     ) -> Result<()> {
-        let Work { clean, p, v, result, scratch } = work;
-        if let Some(done) = self.in_place(operation, plan, row, z, pv, out, scratch) {
+        if let Some(done) = self.in_place(operation, plan, row, z, pv, out, &mut work.scratch) {
             return done;
         }
+        if self.in_single(operation, plan, row, z, pv, out, work) {
+            return Ok(());
+        }
+        let Work { clean, p, v, result, scratch, .. } = work;
         if let Err(index) = clean.load(z, plan.mask(row)) {
             out.fill(T::NAN);
             return Err(plan.bad_score(row, index, z[index].widen()));
@@ -489,6 +492,43 @@ impl<'a, M: Mapping> Rows<'a, M> {
         Some(done.map_err(|e| at_row(e, row)))
     }
 
+    /// The row as it is, if it is in single precision, without a bad score, and the mapping can; `false` if it was
+    /// not computed.
+    #[expect(clippy::too_many_arguments, reason = "as for a row")]
+    fn in_single<T: Float>(
+        &self,
+        operation: Operation,
+        plan: &Plan<'_>,
+        row: usize,
+        z: &[T],
+        pv: Option<(&[T], &[T])>,
+        out: &mut [T],
+        Work { masked, buffers, .. }: &mut Work,
+    ) -> bool {
+        let parts = (self.mapping(row).single(), T::as_f32(z), T::as_f32_mut(out));
+        let (Some(mapping), Some(z), Some(out)) = parts else { return false };
+        let z = if plan.is_masked() {
+            let takes_part = plan.mask(row);
+            masked.clear();
+            masked.extend(z.iter().enumerate().map(|(i, z)| if takes_part(i) { *z } else { f32::NEG_INFINITY }));
+            masked
+        } else {
+            z
+        };
+        if !single::is_plain(z) {
+            return false;
+        }
+        match (operation, pv) {
+            (Operation::Forward, _) => mapping.forward(z, out, buffers),
+            (Operation::Vjp, Some((p, v))) => {
+                let (Some(p), Some(v)) = (T::as_f32(p), T::as_f32(v)) else { return false };
+                mapping.vjp(z, p, v, out);
+                true
+            }
+            _ => false,
+        }
+    }
+
     fn plan<T>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {
         Plan::new(self.name(), z, self.axis, self.mask.as_ref(), self.threads)
     }
@@ -509,6 +549,9 @@ struct Work {
     v: Vec<f64>,
     result: Vec<f64>,
     scratch: Scratch,
+    /// A row in single precision with −∞ at its masked entries, and what its kernel works in.
+    masked: Vec<f32>,
+    buffers: single::Buffers,
 }
 
 fn widen_into<T: Float>(from: &[T], to: &mut Vec<f64>) {

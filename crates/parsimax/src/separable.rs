@@ -30,23 +30,21 @@ pub(crate) trait Separable {
 /// The gap is compared, not `z` with `max − window`: at a score of 10³⁰ the latter rounds to the
 /// maximum and would leave nothing.
 pub(crate) fn candidates(z: &[f64], window: f64, scratch: &mut Scratch) {
-    let top = numeric::max(z);
-    // Never 0, which a huge α rounds it to: the maximum is always a candidate.
-    let window = window.max(f64::MIN_POSITIVE);
+    let is_candidate = within(z, window);
     scratch.a.clear();
     scratch.index.clear();
-    for (i, z) in z.iter().enumerate().filter(|(_, z)| top - **z < window) {
+    for (i, z) in z.iter().enumerate().filter(|(_, z)| is_candidate(**z)) {
         scratch.a.push(*z);
         scratch.index.push(i as u32);
     }
 }
 
-/// The candidates' probabilities, found in `scratch.a`, at their places in a dense row.
-pub(crate) fn scatter(scratch: &Scratch, p: &mut [f64]) {
-    p.fill(0.0);
-    for (i, value) in scratch.index.iter().zip(&scratch.a) {
-        p[*i as usize] = *value;
-    }
+/// Whether a score of the row is less than `window` below the maximum.
+fn within(z: &[f64], window: f64) -> impl Fn(f64) -> bool {
+    let top = numeric::max(z);
+    // Never 0, which a huge α rounds it to: the maximum is always a candidate.
+    let window = window.max(f64::MIN_POSITIVE);
+    move |z| top - z < window
 }
 
 /// The candidates' probabilities, found in `scratch.a`, as a sparse row.
@@ -64,47 +62,31 @@ fn solve_candidates(mapping: &impl Separable, z: &[f64], scratch: &mut Scratch) 
     mapping.solve(&mut scratch.a, &mut scratch.b)
 }
 
-/// The dense row. Its own place is room enough for the candidates, so that a long row takes no memory beyond
-/// their positions, and none at all if no entry is left out.
+/// The dense row.
 pub(crate) fn forward(mapping: &impl Separable, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Option<f64> {
-    let n = pack(z, mapping.window(), p, &mut scratch.index);
-    let tau = mapping.solve(&mut p[..n], &mut scratch.b);
-    spread(p, n, &scratch.index);
-    tau
+    forward_within(mapping.window(), z, p, |z| mapping.solve(z, &mut scratch.b))
 }
 
-/// Packs the [`candidates`] to the front of `p` and returns how many they are. Their positions are listed unless
-/// all entries are candidates.
-fn pack(z: &[f64], window: f64, p: &mut [f64], index: &mut Vec<u32>) -> usize {
-    let top = numeric::max(z);
-    let window = window.max(f64::MIN_POSITIVE);
-    let is_candidate = |z: &f64| top - *z < window;
-    index.clear();
-    let ahead = z.iter().take_while(|z| is_candidate(z)).count();
-    p[..ahead].copy_from_slice(&z[..ahead]);
-    if ahead == z.len() {
-        return ahead;
+/// The dense row of a mapping whose [`candidates`] are within that window, which `solve` replaces by their
+/// probabilities. The row's own place is room enough for them: a long row takes no memory.
+pub(crate) fn forward_within<R>(window: f64, z: &[f64], p: &mut [f64], solve: impl FnOnce(&mut [f64]) -> R) -> R {
+    let is_candidate = within(z, window);
+    let mut n = 0;
+    for z in z.iter().filter(|z| is_candidate(**z)) {
+        p[n] = *z;
+        n += 1;
     }
-    index.extend(0..ahead as u32);
-    for (i, z) in z.iter().enumerate().skip(ahead).filter(|(_, z)| is_candidate(z)) {
-        p[index.len()] = *z;
-        index.push(i as u32);
+    let result = solve(&mut p[..n]);
+    // Back to their positions, from the last on: nothing is overwritten before it has moved.
+    for (i, z) in z.iter().enumerate().rev() {
+        p[i] = if is_candidate(*z) {
+            n -= 1;
+            p[n]
+        } else {
+            0.0
+        };
     }
-    index.len()
-}
-
-/// Takes what [`pack`] packed back to its positions, from the last on, with zeros between.
-fn spread(p: &mut [f64], n: usize, index: &[u32]) {
-    let mut end = p.len();
-    for (k, at) in index.iter().enumerate().take(n).rev() {
-        let at = *at as usize;
-        p[at + 1..end].fill(0.0);
-        p[at] = p[k];
-        end = at;
-    }
-    if n < p.len() {
-        p[..end].fill(0.0);
-    }
+    result
 }
 
 /// The sparse row.
@@ -169,9 +151,9 @@ macro_rules! separable_mapping {
 pub(crate) use separable_mapping;
 
 /// Implements [`Mapping`](crate::Mapping) for a mapping that has the candidates of a separable one but a
-/// Jacobian of its own: the type has `solve(z, scratch) → τ`, which leaves the candidates' probabilities in
-/// the scratch, `vjp(p, v, out)`, and the gradient in its parameter under the name given. Further methods of
-/// the trait may follow.
+/// Jacobian of its own: the type has `gamma`, the window of its candidates, `solve(z, work) → τ`, which replaces
+/// them by their probabilities, `vjp(p, v, out)`, and the gradient in its parameter under the name given. Further
+/// methods of the trait may follow.
 macro_rules! normed_mapping {
     ($type:ty, $name:literal, $gradient:ident $(, $($more:tt)*)?) => {
         impl $crate::Mapping for $type {
@@ -184,9 +166,7 @@ macro_rules! normed_mapping {
                 p: &mut [f64],
                 scratch: &mut $crate::Scratch,
             ) -> $crate::Result<Option<f64>> {
-                let tau = self.solve(z, scratch);
-                $crate::separable::scatter(scratch, p);
-                Ok(Some(tau))
+                Ok(Some($crate::separable::forward_within(self.gamma, z, p, |z| self.solve(z, &mut scratch.b))))
             }
             fn vjp_row(
                 &self,
@@ -214,7 +194,8 @@ macro_rules! normed_mapping {
                 out: &mut $crate::Support,
                 scratch: &mut $crate::Scratch,
             ) -> $crate::Result<Option<f64>> {
-                let tau = self.solve(z, scratch);
+                $crate::separable::candidates(z, self.gamma, scratch);
+                let tau = self.solve(&mut scratch.a, &mut scratch.b);
                 $crate::separable::gather(scratch, out);
                 Ok(Some(tau))
             }
@@ -233,7 +214,7 @@ pub(crate) use normed_mapping;
 
 #[cfg(test)]
 mod tests {
-    use super::{pack, spread};
+    use super::forward_within;
     use crate::{Entmax, Entmax15, Sparsemax, trial};
 
     #[test]
@@ -245,24 +226,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_packed_finds_its_way_back() {
+    fn candidates_find_their_way_back() {
         let mut rng = fastrand::Rng::with_seed(8);
         for round in 0..400 {
             let d = 1 + round % 23;
             let z: Vec<f64> =
                 (0..d).map(|_| if rng.bool() { f64::NEG_INFINITY } else { rng.f64() * 2.0 }).chain([1.9]).collect();
-            let (mut p, mut index) = (vec![f64::NAN; z.len()], vec![7]);
-            let n = pack(&z, 1.0, &mut p, &mut index);
             let top = z.iter().copied().fold(f64::NEG_INFINITY, f64::max);
             let want: Vec<f64> = z.iter().map(|z| if top - z < 1.0 { z + 1.0 } else { 0.0 }).collect();
-            p[..n].iter_mut().for_each(|p| *p += 1.0);
-            spread(&mut p, n, &index);
+            let mut p = vec![f64::NAN; z.len()];
+            forward_within(1.0, &z, &mut p, |z| z.iter_mut().for_each(|z| *z += 1.0));
             assert_eq!(p, want, "{z:?}");
         }
-        // Where nothing is left out, nothing is listed.
-        let (mut p, mut index) = ([0.0; 3], Vec::new());
-        assert_eq!(pack(&[1.0, 2.0, 1.5], f64::INFINITY, &mut p, &mut index), 3);
-        spread(&mut p, 3, &index);
-        assert!(p == [1.0, 2.0, 1.5] && index.capacity() == 0);
     }
 }

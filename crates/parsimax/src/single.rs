@@ -1,8 +1,8 @@
 //! Single precision by whole blocks of rows: the bridge from batches to the kernels.
 //!
 //! A mapping that names a kernel ([`Mapping::kernel`](crate::Mapping::kernel)) has its `f32` rows computed
-//! by it, many at a time; everything else goes row by row in `f64`. The contract is the same, and so are
-//! the tests.
+//! by it, many at a time; one that is [`Single`] computes them one by one; everything else goes row by row in
+//! `f64`. The contract is the same, and so are the tests.
 
 use crate::batch::Plan;
 use crate::kernel::{self, Map, Status};
@@ -24,11 +24,41 @@ impl Kernel {
     pub(crate) fn new(map: Map, gamma: f64) -> Option<Self> {
         (1e-6..=1e6).contains(&gamma).then_some(Self { map, scale: (1.0 / gamma) as f32 })
     }
+
+    /// Probabilities of one row without bad scores.
+    pub(crate) fn forward(self, z: &[f32], out: &mut [f32], Buffers { scratch, .. }: &mut Buffers) {
+        let (d, Self { map, scale }) = (z.len(), self);
+        kernel::forward(map, kernel::Forward { z, d, scale, out, tau: None, status: &mut [Status::Ok], scratch });
+    }
+}
+
+/// A mapping that computes a row in single precision as it is, without a copy in `f64`, though no kernel serves
+/// whole blocks of its rows: each row has a scale of its own, or it needs none.
+///
+/// Scores are finite, at least one of them, or −∞ where an entry takes no part.
+pub trait Single: Send + Sync {
+    /// Writes Π(z) into `p`; `false` if the row is for `f64`, and then `p` may hold anything.
+    fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool;
+
+    /// Writes `Jᵀv` into `out`.
+    fn vjp(&self, z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]);
+}
+
+/// Whether the scores are such a row: no NaN, no +∞, and not all −∞.
+pub(crate) fn is_plain(z: &[f32]) -> bool {
+    let bad = |z: f32| z.is_nan() || z == f32::INFINITY;
+    !z.iter().fold(false, |any, z| any | bad(*z)) && z.iter().any(|z| *z > f32::NEG_INFINITY)
+}
+
+/// The entries of a row that take part, widened.
+pub(crate) fn finite<T: Float>(z: &[T]) -> impl Iterator<Item = f64> + Clone {
+    z.iter().map(|z| z.widen()).filter(|z| *z > f64::NEG_INFINITY)
 }
 
 /// Memory of one chunk of rows. What the kernels work in is kept for the next chunk of the thread, unless
 /// it is large.
-pub(crate) struct Buffers {
+#[derive(Debug)]
+pub struct Buffers {
     gather: [Vec<f32>; 3],
     status: Vec<Status>,
     scratch: kernel::Scratch,

@@ -72,8 +72,8 @@ impl Separable for Sparsemax {
     fn window(&self) -> f64 {
         self.gamma
     }
-    fn solve(&self, z: &mut [f64], work: &mut Vec<f64>) -> Option<f64> {
-        Some(linear::solve(z, self.gamma, work))
+    fn solve(&self, z: &mut [f64], _work: &mut Vec<f64>) -> Option<f64> {
+        Some(linear::solve(z, self.gamma))
     }
     fn weight(&self, _p: f64) -> f64 {
         1.0 / self.gamma

@@ -30,10 +30,9 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::{Map, Structure};
-use crate::mapping::Scratch;
 use crate::numeric;
 use crate::registry::Entry;
-use crate::separable::{self, normed_mapping};
+use crate::separable::normed_mapping;
 use crate::single::Kernel;
 use crate::structured::StructuredKernel;
 use crate::threshold::{linear, squared_norm};
@@ -92,14 +91,9 @@ impl SqPnormMax {
         self.p - 1.0
     }
 
-    /// Solves for the candidates, which it leaves in `scratch`.
-    fn solve(&self, z: &[f64], scratch: &mut Scratch) -> f64 {
-        separable::candidates(z, self.gamma, scratch);
-        if self.p == 2.0 {
-            linear::solve(&mut scratch.a, self.gamma, &mut scratch.b)
-        } else {
-            squared_norm::solve(&mut scratch.a, self.m(), self.gamma)
-        }
+    /// Replaces the candidates by their probabilities and returns τ.
+    fn solve(&self, z: &mut [f64], _work: &mut Vec<f64>) -> f64 {
+        if self.p == 2.0 { linear::solve(z, self.gamma) } else { squared_norm::solve(z, self.m(), self.gamma) }
     }
 }
 

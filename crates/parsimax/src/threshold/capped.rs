@@ -8,7 +8,8 @@
 //! the piece that holds the root in O(d), and on it `u` is a closed form. No sort. Scores far above or
 //! below the anchor, of any magnitude, do not touch its digits.
 
-use crate::numeric;
+use crate::{Float, numeric};
+use std::cmp::Ordering;
 
 /// Where the clipping starts, for one row.
 pub(crate) struct Capped {
@@ -20,27 +21,26 @@ pub(crate) struct Capped {
 }
 
 impl Capped {
-    /// Solves for `0 < budget < z.len()`. `work` is scratch memory.
-    pub(crate) fn solve(z: &[f64], budget: f64, gamma: f64, work: &mut Vec<f64>) -> Self {
-        work.clear();
-        work.extend_from_slice(z);
+    /// Solves for `0 < budget < z.len()`; `work` has room for the scores.
+    pub(crate) fn solve<T: Float>(z: &[T], budget: f64, gamma: f64, work: &mut [T]) -> Self {
+        work.copy_from_slice(z);
         let rank = budget.ceil() as usize - 1;
-        let (_, anchor, _) = work.select_nth_unstable_by(rank, |a, b| b.total_cmp(a));
-        let anchor = *anchor;
-        let mut full = 0usize;
-        work.clear();
+        let (_, anchor, _) = work.select_nth_unstable_by(rank, |a, b| descending(*a, *b));
+        let anchor = anchor.widen();
+        let gap = |z: T| (z.widen() - anchor) / gamma;
+        let (mut full, mut open) = (0usize, 0);
         for z in z {
-            let gap = (z - anchor) / gamma;
-            if gap >= 1.0 {
+            if gap(*z) >= 1.0 {
                 full += 1;
-            } else if gap > -1.0 {
-                work.push(gap);
+            } else if gap(*z) > -1.0 {
+                work[open] = *z;
+                open += 1;
             }
         }
-        let u = solve_gaps(work, budget - full as f64);
+        let u = solve_gaps(&mut work[..open], gap, budget - full as f64);
         let mut capped = Self { anchor, gamma, u, correction: 0.0 };
-        let sum = numeric::sum(z.iter().map(|z| capped.value(*z)));
-        let inside = z.iter().filter(|z| is_inside(capped.value(**z))).count();
+        let sum = numeric::sum(z.iter().map(|z| capped.value(z.widen())));
+        let inside = z.iter().filter(|z| is_inside(capped.value(z.widen()))).count();
         if inside > 0 {
             capped.correction = (budget - sum) / inside as f64;
         }
@@ -69,34 +69,39 @@ fn kink(g: f64) -> f64 {
     if g > 0.0 { 1.0 - g } else { -g }
 }
 
-/// `u` with `Σ clip(g + u, 0, 1) = target`, for gaps in (−1, 1).
-fn solve_gaps(gaps: &mut [f64], target: f64) -> f64 {
-    // gaps[first..last] have their kink between `low` and `high`; of the others, those on a slope are
+/// Larger scores first. −0 and 0 are the same score.
+fn descending<T: Float>(a: T, b: T) -> Ordering {
+    b.partial_cmp(&a).unwrap_or(Ordering::Equal)
+}
+
+/// `u` with `Σ clip(g + u, 0, 1) = target`, for scores with gaps in (−1, 1).
+fn solve_gaps<T: Float>(z: &mut [T], gap: impl Fn(T) -> f64, target: f64) -> f64 {
+    // z[first..last] have their kink between `low` and `high`; of the others, those on a slope are
     // counted by their number and sum, those that are full by their number.
-    let (mut first, mut last) = (0, gaps.len());
+    let (mut first, mut last) = (0, z.len());
     let (mut low, mut high) = (0.0, 1.0);
     let (mut slopes, mut slope_sum, mut full) = (0usize, 0.0, 0usize);
     while first < last {
         let middle = first + (last - first) / 2;
-        gaps[first..last].select_nth_unstable_by(middle - first, |a, b| kink(*a).total_cmp(&kink(*b)));
-        let pivot = kink(gaps[middle]);
-        let open = numeric::sum(gaps[first..last].iter().map(|g| (g + pivot).clamp(0.0, 1.0)));
+        z[first..last].select_nth_unstable_by(middle - first, |a, b| kink(gap(*a)).total_cmp(&kink(gap(*b))));
+        let pivot = kink(gap(z[middle]));
+        let open = numeric::sum(z[first..last].iter().map(|z| (gap(*z) + pivot).clamp(0.0, 1.0)));
         let value = open + (slope_sum + slopes as f64 * pivot) + full as f64;
         if value < target {
             // The root is to the right: what bends here or before has bent.
             low = pivot;
-            let bent = &gaps[first..=middle];
-            let started = || bent.iter().filter(|g| **g <= 0.0);
+            let bent = &z[first..=middle];
+            let started = || bent.iter().map(|z| gap(*z)).filter(|g| *g <= 0.0);
             slopes += started().count();
             full += bent.len() - started().count();
-            slope_sum += numeric::sum(started().copied());
+            slope_sum += numeric::sum(started());
             first = middle + 1;
         } else {
             high = pivot;
-            let straight = &gaps[middle..last];
-            let sloping = || straight.iter().filter(|g| **g > 0.0);
+            let straight = &z[middle..last];
+            let sloping = || straight.iter().map(|z| gap(*z)).filter(|g| *g > 0.0);
             slopes += sloping().count();
-            slope_sum += numeric::sum(sloping().copied());
+            slope_sum += numeric::sum(sloping());
             last = middle;
         }
     }

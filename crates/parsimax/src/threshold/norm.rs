@@ -19,7 +19,7 @@ pub(crate) fn solve(z: &mut [f64], alpha: f64, gamma: f64, work: &mut Vec<f64>) 
     let tau = if alpha > 2.0 {
         anchored(z, alpha - 1.0, gamma, work)
     } else if alpha == 2.0 {
-        let tau = quadratic::solve(z, 0.5 * gamma, work);
+        let tau = quadratic::solve(z, 0.5 * gamma);
         z.iter_mut().for_each(|v| *v = v.sqrt());
         tau
     } else {

@@ -9,14 +9,12 @@ use super::MAX_STEPS;
 use crate::numeric;
 
 /// Replaces raw scores by the 1.5-entmax of strength `gamma` and returns τ in the units of z/(2γ).
-pub(crate) fn solve(z: &mut [f64], gamma: f64, work: &mut Vec<f64>) -> f64 {
+pub(crate) fn solve(z: &mut [f64], gamma: f64) -> f64 {
     let top = numeric::max(z);
     for z in z.iter_mut() {
         *z = (*z - top) / (2.0 * gamma);
     }
-    work.clear();
-    work.extend(z.iter().copied().filter(|x| *x > -1.0));
-    let tau = shifted_threshold(work);
+    let tau = shifted_threshold(z);
     for z in z.iter_mut() {
         let root = (*z - tau).max(0.0);
         *z = root * root;
@@ -25,24 +23,25 @@ pub(crate) fn solve(z: &mut [f64], gamma: f64, work: &mut Vec<f64>) -> f64 {
     tau + top / (2.0 * gamma)
 }
 
-/// τ of the entries in `active`, whose maximum is 0 and which are all above −1; keeps those
-/// above τ.
-pub(crate) fn shifted_threshold(active: &mut Vec<f64>) -> f64 {
+/// τ of entries whose maximum is 0.
+fn shifted_threshold(x: &[f64]) -> f64 {
     let mut tau = -1.0;
     for _ in 0..MAX_STEPS {
-        let k = active.len() as f64;
-        let mean = numeric::sum(active.iter().copied()) / k;
-        let spread = numeric::sum(active.iter().map(|x| (x - mean) * (x - mean)));
+        let active = || x.iter().copied().filter(|x| *x > tau);
+        let mut k = 0.0;
+        let sum = numeric::sum(active().inspect(|_| k += 1.0));
+        let mean = sum / k;
+        let spread = numeric::sum(active().map(|x| (x - mean) * (x - mean)));
         if spread <= 1.0 {
             let root = mean - ((1.0 - spread) / k).sqrt();
-            let lowest = active.iter().copied().fold(f64::INFINITY, f64::min);
+            let lowest = active().fold(f64::INFINITY, f64::min);
             if lowest > root {
                 return root;
             }
         }
         // Newton on the norm, from the left: with F = Σ(x−τ)² and G = Σ(x−τ) the step is
         // (√F − 1)·√F / G.
-        let (f, g) = active.iter().fold((0.0, 0.0), |(f, g), x| (f + (x - tau) * (x - tau), g + (x - tau)));
+        let (f, g) = active().fold((0.0, 0.0), |(f, g), x| (f + (x - tau) * (x - tau), g + (x - tau)));
         let norm = f64::sqrt(f);
         let next = tau + (norm - 1.0) * norm / g;
         if next.is_nan() || next <= tau {
@@ -50,7 +49,6 @@ pub(crate) fn shifted_threshold(active: &mut Vec<f64>) -> f64 {
             return tau;
         }
         tau = next.min(-f64::MIN_POSITIVE);
-        active.retain(|x| *x > tau);
     }
     tau
 }

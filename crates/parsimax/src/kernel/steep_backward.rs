@@ -194,6 +194,27 @@ fn refine(delta: f64, own: f64, on: &mut [Entry]) {
             break;
         }
         w += step;
+        let shift = (delta * w.ln()).exp() - t;
+        if shift.abs() <= NEAR * t {
+            on.iter_mut().for_each(|entry| entry.shift(delta, t, shift));
+            break;
+        }
+    }
+}
+
+/// The largest relative change of a `u` that its powers follow by their series, to all digits that count.
+const NEAR: f64 = 1e-4;
+
+impl Entry {
+    /// Moves the threshold from `u = lift + t` to `u + shift`.
+    fn shift(&mut self, delta: f64, t: f64, shift: f64) {
+        let u = self.lift + t;
+        let x = shift / u;
+        let log = x * (1.0 - x * (0.5 - x / 3.0));
+        let y = log / delta;
+        self.log += log;
+        self.p *= 1.0 + y * (1.0 + y * (0.5 + y / 6.0));
+        self.s = (self.p / (u + shift)).min(MOST);
     }
 }
 

@@ -16,17 +16,15 @@
 //! that fails is solved by itself, in f64 ([`alone`]).
 
 use super::alpha::alone;
-use super::dense::Steep;
 use super::direct::two_maxima;
 use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
-use super::profile::{Slope, Sparsemax};
 use super::scan::{collect_indexed, into_lanes};
 use super::settle::carry;
 use super::sorted;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
-use super::{Forward, Status, long};
+use super::{Forward, Status};
 
 /// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
 const SHARED: f32 = 1.1;
@@ -41,7 +39,7 @@ const STEPS: usize = 16;
 
 /// How far the sum of a row may be from 1; a long one adds its own noise.
 fn exact(d: usize) -> f64 {
-    if d < 256 { 4e-7 } else { 8e-7 }
+    if d < 256 { 6e-7 } else { 8e-7 }
 }
 
 /// Smaller than any `u` that is told from 0, and so large that its powers and quotients are numbers.
@@ -53,7 +51,7 @@ pub(crate) struct Anchored {
     pub(super) delta: f64,
     /// `δ` as a number of lanes, and its inverse.
     pub(super) steep: f32,
-    e: f32,
+    pub(super) e: f32,
     /// `δ · scale`.
     pub(super) scale: f32,
 }
@@ -104,8 +102,6 @@ struct Group {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
     bad: u32,
     empty: u32,
-    /// So wide and with so many candidates that it is left to those for long rows.
-    crowded: u32,
     max: [f32; MAX_LANES],
     from: [f32; MAX_LANES],
     level: [f32; MAX_LANES],
@@ -141,7 +137,7 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
             let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
             let group = solve_group::<V>(prof, z, (d, here), (buffer, index, stride));
-            for r in (0..here).filter(|r| group.crowded >> r & 1 == 0) {
+            for r in 0..here {
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
                 job.status[first + r] = status;
@@ -177,12 +173,6 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                 if let Some(sums) = sums.as_deref_mut() {
                     sums[first + r] = sum;
                 }
-            }
-            // They overwrite the lists.
-            for r in (0..here).filter(|r| group.crowded >> r & 1 == 1) {
-                let steep = Steep::new(prof.delta + 1.0);
-                let profiles = (Sparsemax(steep.inner()), steep);
-                long::one_row::<V, _, _>(profiles, job, first + r, gain, sums.as_deref_mut());
             }
         }
     }
@@ -265,9 +255,9 @@ unsafe fn solve_group_any<V: Vector>(
         collect_rows::<V>((z, d), cut, fit, (buffer, index, stride), &mut kept);
         let (mut few, mut many) = (0, fit);
         if is_steep {
-            // Where a bound leaves too many to sort, the root for the maxima is a better one.
+            // Where a bound leaves too many to sort, the maxima tell more, in order.
             many = crowded(&kept, fit);
-            if many != 0 {
+            if many != 0 && d > FEW {
                 let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], many);
                 let is_here = V::lanes_of(many);
                 place = by_order.select(is_here, place);
@@ -275,12 +265,16 @@ unsafe fn solve_group_any<V: Vector>(
                 let lower = Place { level: place.level.mul(V::splat(1.0 + 1e-5)), ..place };
                 cut = prof.cut(lower).select(is_here, cut);
                 collect_rows::<V>((z, d), cut, many, (buffer, index, stride), &mut kept);
+            } else if many != 0 {
+                let beyond = sorted::beyond::<V>(&prof, tops.as_ptr(), 2 * V::LANES, many);
+                cut = beyond.max(cut).select(V::lanes_of(many), cut);
+                // `u` of the largest entry is less than its distance from there.
+                let most = max.sub(beyond).mul(V::splat(prof.scale));
+                place.level = most.select(place.level.gt(most), place.level);
+                collect_rows::<V>((z, d), cut, many, (buffer, index, stride), &mut kept);
             }
             many = crowded(&kept, fit);
             few = fit & !many;
-            if d > FEW {
-                (group.crowded, many) = (many, 0);
-            }
         }
         let slots = kept[..here].iter().copied().max().unwrap_or(0);
         into_lanes::<V>(buffer, stride, &kept, slots, lanes);
@@ -340,7 +334,7 @@ unsafe fn collect_rows<V: Vector>(
     }
 }
 
-/// Which of the rows have more candidates than can be sorted.
+/// Which of the rows have more candidates than are put in order.
 fn crowded(kept: &[usize; MAX_LANES], rows: u32) -> u32 {
     let too_many = |(r, &kept): (usize, &usize)| u32::from(!(1..=sorted::MOST).contains(&kept)) << r;
     kept.iter().enumerate().map(too_many).sum::<u32>() & rows

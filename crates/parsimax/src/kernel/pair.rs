@@ -86,6 +86,7 @@ impl<V: Vector> Vector for Pair<V> {
         div(b);
         sqrt();
         rough_inverse();
+        rough_power(exponent);
         max(b);
         fma(b, c);
         shift_exponent(k);

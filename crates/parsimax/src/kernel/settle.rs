@@ -3,18 +3,36 @@
 //! With `f = Σp`, `g = Σ p/u` and `h = Σ p/u²` the curve `A + B·(y + τ₀ − τ)^e`, `y = g/h`, shares value, slope and
 //! curvature with the sum at τ₀: entries in one place (`y` is their `u`) and a single entry on the threshold (`y` is its
 //! `u`) both solve it at once, and in between it converges with the third power of the residual, which powers as dear
-//! as these are worth.
+//! as these are worth. The first steps take powers that are off by a few percent and cost a quarter: until the residual
+//! is of that size, better ones tell no more.
 
 use super::anchored::{Anchored, Place, TINY};
 use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
 use super::vector::Vector;
 
+/// Steps by powers that are no more than a guess, which cost a quarter. Nearer to α = 1 two good steps are enough from
+/// the start.
+fn rough_steps(delta: f64) -> usize {
+    match delta {
+        ..0.5 => 0,
+        ..1.0 => 2,
+        _ => 3,
+    }
+}
+
+/// A residual from which on, for α > 2, the mean of `u` by its slopes, `f/g`, is the better `y`: the step is Newton's on
+/// the norm.
+const FAR: f32 = 0.05;
+
 /// Slots whose terms are added before they join the others.
 const BLOCK: usize = 16;
 
 /// A residual that the step after it reduces to rounding noise.
 const CLOSE: f32 = 2e-3;
+
+/// The same for α > 2, where an entry next to the threshold spoils the order of the steps.
+const CLOSE_STEEP: f32 = 2e-4;
 
 /// A residual that is rounding noise.
 const NOISE: f32 = 1.5e-7;
@@ -23,13 +41,15 @@ const NOISE: f32 = 1.5e-7;
 const NARROW: f32 = 1e-3;
 
 /// The largest `|x|` for which `(1 + x)^δ − 1` is summed as a series, and its coefficients.
-const SMALL: f32 = 0.02;
-const NEAR_SERIES: [fn(f32) -> f32; 4] = [
-    |n| n,
-    |n| n * (n - 1.0) / 2.0,
-    |n| n * (n - 1.0) * (n - 2.0) / 6.0,
-    |n| n * (n - 1.0) * (n - 2.0) * (n - 3.0) / 24.0,
-];
+const SMALL: f32 = 0.08;
+const TERMS: usize = 6;
+
+/// A step `x` times the width of a row, relative to its largest `u`, that leaves nothing but noise: the narrower the
+/// row, the nearer the curve is to the sum.
+const ALIKE: f32 = 0.015;
+
+/// The share of the largest `u` that the smallest has in such a row, at least.
+const LEVEL: f32 = 0.3;
 
 /// What a step needs: `Σp`, `Σ p/u`, `Σ p/u²`, and the smallest entry of the support.
 struct Sums<V> {
@@ -75,12 +95,27 @@ impl Anchored {
         // SAFETY: as the caller vouches.
         unsafe {
             let (zero, one, scale, tiny) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), V::splat(TINY));
-            let (close, noise) = (V::splat(CLOSE), V::splat(NOISE));
+            let close = V::splat(if self.delta > 1.0 { CLOSE_STEEP } else { CLOSE });
+            let noise = V::splat(NOISE);
             let more = f64::from(mass).powf(self.delta) * (1.0 + 1e-5);
             let (mut less, mut more, mut before) = (V::splat(least), V::splat(more as f32), V::splat(f32::INFINITY));
             let (mut lacking, mut excess) = (one, one);
+            // δ over 1, 2 and so on: the binomial series without its 1.
+            let mut series = [self.steep; TERMS];
+            for k in 1..TERMS {
+                series[k] = series[k - 1] * (self.steep - k as f32) / (k + 1) as f32;
+            }
+            for _ in 0..rough_steps(self.delta) {
+                let sums = self.sums::<V, true>(c, slots, *place);
+                let (low, y) = self.curve(&sums, *place, V::splat(1.0));
+                let rise = self.steepen(V::splat(mass).sub(sums.f).div(y.mul(sums.g)).add(one)).sub(one);
+                let top = max.sub(sums.least).fma(scale, y.fma(rise, low));
+                let top = top.select(more.gt(top), more);
+                place.from = max.select(active, place.from);
+                place.level = top.select(top.gt(less), less).select(active, place.level);
+            }
             for _ in 0..steps {
-                let sums = self.sums(c, slots, *place);
+                let sums = self.sums::<V, false>(c, slots, *place);
                 let lack = V::splat(mass).sub(sums.f);
                 let size = lack.max(zero.sub(lack));
                 let top = max.sub(place.from).fma(scale, place.level).max(tiny);
@@ -88,15 +123,17 @@ impl Anchored {
                 (less, lacking) = (top.select(below, less), size.select(below, lacking));
                 (more, excess) = (more.select(below, top), excess.select(below, size));
                 // Where the curve leads.
-                let low = sums.least.sub(place.from).fma(scale, place.level);
-                let y = sums.g.div(sums.h).max(low).max(tiny);
+                let (low, y) = self.curve(&sums, *place, size);
                 let x = lack.div(y.mul(sums.g));
                 // (1 + x)^δ − 1, by its series where a difference of powers would lose it.
-                let near = NEAR_SERIES.iter().rev().fold(zero, |sum, c| sum.fma(x, V::splat(c(self.steep)))).mul(x);
+                let near = series.iter().rev().fold(zero, |sum, c| sum.fma(x, V::splat(*c))).mul(x);
                 let small = V::splat(SMALL).gt(x.max(zero.sub(x)));
                 let rise = near.select(small, self.steepen(one.add(x)).sub(one));
                 let level = y.fma(rise, low);
-                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                let alike = top.mul(V::splat(ALIKE)).gt(top.sub(low).mul(x.max(zero.sub(x))));
+                let alike = V::and(alike, low.gt(top.mul(V::splat(LEVEL))));
+                let enough = V::or(V::and(V::or(close.gt(size), alike), small), noise.gt(size));
+                let near = V::and(enough, level.gt(zero));
                 if V::bits(active) & !V::bits(near) == 0 {
                     place.from = sums.least.select(active, place.from);
                     place.level = level.select(active, place.level);
@@ -112,7 +149,7 @@ impl Anchored {
                 let there = max.sub(sums.least).fma(scale, level);
                 let narrow = V::or(more.mul(V::splat(NARROW)).gt(more.sub(less)), found);
                 let inside = V::and(there.add(tiny).ge(less), V::or(narrow, more.gt(there)));
-                let near = V::and(V::or(V::and(close.gt(size), small), noise.gt(size)), level.gt(zero));
+                let near = V::and(enough, level.gt(zero));
                 let good = V::or(near, V::and(inside, V::or(narrow, before.gt(size))));
                 // Far apart the ends tell nothing of the way between them but its length.
                 let share = lacking.div(lacking.add(excess)).max(V::splat(0.25));
@@ -146,17 +183,35 @@ impl Anchored {
         }
     }
 
-    /// The sums of every lane.
+    /// `u` of the smallest entry, and `y`, given the size of the residual.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn curve<V: Vector>(&self, sums: &Sums<V>, place: Place<V>, size: V) -> (V, V) {
+        // SAFETY: the caller vouches for the instruction set.
+        let (scale, tiny, far) = unsafe { (V::splat(self.scale), V::splat(TINY), V::splat(FAR)) };
+        let low = sums.least.sub(place.from).fma(scale, place.level);
+        let mut y = sums.g.div(sums.h);
+        if self.delta > 1.0 {
+            // Far away the curvature is that of the one entry that happens to be on the threshold.
+            y = sums.f.div(sums.g).select(size.gt(far), y);
+        }
+        (low, y.max(low).max(tiny))
+    }
+
+    /// The sums of every lane, by rough powers or by good ones.
     ///
     /// # Safety
     /// As [`settle`](Anchored::settle).
     #[inline(always)]
-    unsafe fn sums<V: Vector>(&self, c: *const f32, slots: usize, place: Place<V>) -> Sums<V> {
+    unsafe fn sums<V: Vector, const ROUGH: bool>(&self, c: *const f32, slots: usize, place: Place<V>) -> Sums<V> {
         // SAFETY: every load stays within `slots` vectors.
         unsafe {
             let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
             let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
             let (tiny, beyond) = (Pair::<V>::splat(TINY), Pair::<V>::splat(f32::NEG_INFINITY));
+            let e = Pair::<V>::splat(self.e);
             let (mut f, mut g, mut h, mut least) = (zero, zero, zero, beyond);
             let mut lost = zero;
             let mut k = 0;
@@ -169,7 +224,7 @@ impl Anchored {
                     let u = z.sub(from).fma(scale, level);
                     let on = u.gt(zero);
                     let u = u.max(tiny);
-                    let p = self.power(u).keep(on);
+                    let p = if ROUGH { u.rough_power(e) } else { self.power(u) }.keep(on);
                     let inverse = u.rough_inverse();
                     let slope = p.mul(inverse);
                     part = part.add(p);

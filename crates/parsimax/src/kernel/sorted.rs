@@ -12,6 +12,9 @@ use super::vector::{MAX_LANES, Vector};
 /// Most candidates that a row may have here.
 pub(super) const MOST: usize = 32;
 
+/// Slots that are looked at no sooner for a guess.
+const FEW: usize = 8;
+
 /// Steps at most; the pass that writes the row tells if they were not enough.
 const STEPS: usize = 12;
 
@@ -50,10 +53,37 @@ pub(super) unsafe fn place<V: Vector>(
             z.store(sorted.add(k * V::LANES));
         }
         sort::<V>(sorted, slots);
-        let (last, above) = order.smallest::<V>(prof);
+        // Rough powers tell to one or two entries which is the last; with good ones it is the same, guess or no guess.
+        let guess = (slots > FEW).then(|| order.search::<V, true>(prof, 1.0, None).0);
+        let (last, above) = order.search::<V, false>(prof, 1.0, guess.as_ref());
         order.newton::<V>(prof, &last, above)
     }
 }
+
+/// Scores of the rows that are `asked` for that are not in their supports, nor is any below: −∞ where none of these
+/// entries, `n` a row, tells. Those of other lanes are anything.
+///
+/// # Safety
+/// `c` is readable for `n` vectors, a power of two up to [`MOST`]. The CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn beyond<V: Vector>(prof: &Anchored, c: *const f32, n: usize, asked: u32) -> V {
+    let mut sorted = std::mem::MaybeUninit::<[f32; MOST * MAX_LANES]>::uninit();
+    let sorted = sorted.as_mut_ptr().cast::<f32>();
+    // SAFETY: `n` vectors are readable, and one more than `MOST` is never written.
+    unsafe {
+        std::ptr::copy_nonoverlapping(c, sorted, n * V::LANES);
+        sort::<V>(sorted, n);
+        let order = Order { sorted, kept: &[n; MAX_LANES], asked };
+        // So much by rough powers is all by good ones.
+        let (mut last, _) = order.search::<V, true>(prof, ROUGHLY_ALL, None);
+        let is_last: u32 = (0..V::LANES).map(|r| u32::from(last[r] + 1 == n) << r).sum();
+        last.iter_mut().for_each(|k| *k = (*k + 1).min(n - 1));
+        V::splat(f32::NEG_INFINITY).select(V::lanes_of(is_last), order.at::<V>(&last))
+    }
+}
+
+/// More than 1 by the error of a rough power.
+const ROUGHLY_ALL: f32 = 1.07;
 
 /// Sorts the lanes of `n` vectors, a power of two, each for itself, in descending order (Batcher's network).
 ///
@@ -101,47 +131,84 @@ impl Order<'_> {
         }
     }
 
-    /// The place of the smallest supported entry in every row, and what those above it have if it has nothing.
+    /// What the entries above that of each row's place have, measured from it; more than all is as good as all.
+    ///
+    /// # Safety
+    /// The places are below the number of slots and at most `most`; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn above<V: Vector, const ROUGH: bool>(
+        &self,
+        prof: &Anchored,
+        place: &[usize; MAX_LANES],
+        most: usize,
+    ) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, one, tiny) = (V::splat(0.0), V::splat(1.0), V::splat(TINY));
+            let (scale, e, from) = (V::splat(prof.scale), V::splat(prof.e), self.at::<V>(place));
+            let mut sum = zero;
+            for k in 0..most {
+                let u = V::load(self.sorted.add(k * V::LANES)).sub(from).mul(scale);
+                let is_above = u.gt(zero);
+                // One entry that has more than all is enough.
+                let u = one.select(u.gt(one), u).max(tiny);
+                sum = sum.add(if ROUGH { u.rough_power(e) } else { prof.power(u) }.keep(is_above));
+            }
+            sum
+        }
+    }
+
+    /// The place of the smallest entry in every row above which there is less than `mass`, and how much there is.
+    /// Looks at `guess` first, if there is one, and then further and further away.
     ///
     /// # Safety
     /// As [`place`].
     #[inline(always)]
-    unsafe fn smallest<V: Vector>(&self, prof: &Anchored) -> ([usize; MAX_LANES], V) {
+    unsafe fn search<V: Vector, const ROUGH: bool>(
+        &self,
+        prof: &Anchored,
+        mass: f32,
+        guess: Option<&[usize; MAX_LANES]>,
+    ) -> ([usize; MAX_LANES], V) {
         // SAFETY: places stay below the number of candidates of their row.
         unsafe {
-            let (zero, one, scale) = (V::splat(0.0), V::splat(1.0), V::splat(prof.scale));
-            // Supported for certain; not for certain; to be looked at.
+            // Less for certain; not for certain; to be looked at.
             let (mut yes, mut no, mut look) = ([0usize; MAX_LANES], [1usize; MAX_LANES], [0usize; MAX_LANES]);
-            let mut have = zero;
+            let mut have = V::splat(0.0);
             for r in (0..V::LANES).filter(|r| self.asked >> r & 1 == 1) {
                 no[r] = self.kept[r];
             }
+            let mut round = 0;
             loop {
                 let mut most = 0;
                 for r in 0..V::LANES {
-                    // Twice as far as long as none has failed, then between.
-                    let between = if no[r] == self.kept[r] { 2 * yes[r] + 1 } else { (yes[r] + no[r]) / 2 };
-                    look[r] = between.min(no[r] - 1);
+                    // Twice as far as long as none has failed, then between; next to a guess before.
+                    let next = match guess {
+                        Some(guess) if round == 0 => guess[r],
+                        Some(guess) if round == 1 => {
+                            guess[r] + usize::from(yes[r] == guess[r]) - usize::from(yes[r] < guess[r])
+                        }
+                        _ if no[r] == self.kept[r] => 2 * yes[r] + 1,
+                        _ => (yes[r] + no[r]) / 2,
+                    };
+                    look[r] = next.clamp(yes[r], no[r] - 1);
                     most = if look[r] > yes[r] { most.max(look[r]) } else { most };
                 }
-                if most == 0 {
+                let is_open = (0..V::LANES).any(|r| yes[r] + 1 < no[r]);
+                round += 1;
+                if !is_open {
                     return (yes, have);
                 }
-                let from = self.at::<V>(&look);
-                let mut sum = zero;
-                for k in 0..most {
-                    let u = V::load(self.sorted.add(k * V::LANES)).sub(from).mul(scale);
-                    let is_above = u.gt(zero);
-                    // One entry that has more than all is enough.
-                    let u = one.select(u.gt(one), u).max(V::splat(TINY));
-                    sum = sum.add(prof.power(u).keep(is_above));
+                if most == 0 {
+                    continue;
                 }
-                let (supported, mut moved) = (V::bits(one.gt(sum)), 0u32);
+                let sum = self.above::<V, ROUGH>(prof, &look, most);
+                let (less, mut moved) = (V::bits(V::splat(mass).gt(sum)), 0u32);
                 for r in 0..V::LANES {
                     if look[r] == yes[r] {
                         continue;
                     }
-                    if supported >> r & 1 == 1 {
+                    if less >> r & 1 == 1 {
                         yes[r] = look[r];
                         moved |= 1 << r;
                     } else {
@@ -219,6 +286,31 @@ mod tests {
                 assert_eq!(lane(&sorted, r), want, "n = {n}");
             }
         }
+    }
+
+    #[test]
+    fn what_is_beyond_has_all_above_it() {
+        const LANES: usize = Portable::LANES;
+        let mut rng = fastrand::Rng::with_seed(73);
+        let mut told = 0;
+        for alpha in [2.0, 2.2, 3.0, 4.0, 8.0] {
+            let prof = Anchored::new(alpha, 1.0);
+            for width in [1e-3, 0.03, 0.3, 3.0] {
+                let z: Vec<f32> = (0..16 * LANES).map(|_| width * rng.f32()).collect();
+                let mut beyond = [0.0f32; LANES];
+                // SAFETY: the portable path asks for no instruction set, and there are 16 vectors.
+                unsafe {
+                    super::beyond::<Portable>(&prof, z.as_ptr(), 16, (1 << LANES) - 1).store(beyond.as_mut_ptr());
+                }
+                for r in (0..LANES).filter(|r| beyond[*r] > f32::NEG_INFINITY) {
+                    let lift = |z: f32| (f64::from(z) - f64::from(beyond[r])).max(0.0) * (alpha - 1.0);
+                    let above: f64 = z.iter().skip(r).step_by(LANES).map(|z| lift(*z).powf(1.0 / (alpha - 1.0))).sum();
+                    assert!(above >= 1.0, "α = {alpha}, width = {width}: {above}");
+                    told += 1;
+                }
+            }
+        }
+        assert!(told > LANES);
     }
 
     /// A row that misses its threshold is solved again elsewhere, so that only this shows it.

@@ -12,6 +12,8 @@
 //! The constructors ([`splat`](Vector::splat), the loads) are therefore `unsafe`;
 //! arithmetic on values that exist already is safe.
 
+use super::expo::{exp2_nonpos, log2};
+
 /// Most lanes that any instance has; sizes stack buffers.
 pub(crate) const MAX_LANES: usize = 16;
 
@@ -135,6 +137,13 @@ pub(crate) trait Vector: Copy {
     fn rough_inverse(self) -> Self {
         // SAFETY: `self` exists, so the CPU has the instruction set.
         unsafe { Self::splat(1.0) }.div(self)
+    }
+    /// `self` to a power, for positive normal numbers: to a relative error of 6 % for exponents up to 1, more beyond, if
+    /// that is what is cheap; 0 where the result would be less than any number.
+    #[inline(always)]
+    fn rough_power(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe { exp2_nonpos(log2(self).mul(exponent)) }
     }
     /// `√self`
     fn sqrt(self) -> Self;

@@ -23,7 +23,7 @@
 use super::backward::{Identity, Indicator, Power, Root, SHORT, Weight};
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
 use super::pair::Pair;
-use super::vector::{MAX_LANES, Vector, outlined, read, row_maxima, write};
+use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, steep_backward};
 
 /// `u/u₀` is not known more closely than this.
@@ -168,7 +168,7 @@ impl Across {
     #[inline(always)]
     unsafe fn most<V: Vector>(&self, k: usize) -> V {
         // SAFETY: the array holds `LANES` rows of `LANES` floats.
-        unsafe { row_maxima::<V>(self.0[k].as_ptr()) }
+        unsafe { V::row_maxima(self.0[k].as_ptr()) }
     }
 }
 

@@ -216,12 +216,14 @@ unsafe fn solve_group_any<V: Vector>(
         let mut bad = 0u32;
         for r in 0..V::LANES {
             let to = parts.as_mut_ptr().add(2 * r * V::LANES);
+            let mut maxima = [none; 2];
             if r < here {
-                bad |= u32::from(two_maxima::<V>(z.add(r * d), d, to)) << r;
-            } else {
-                none.store(to);
-                none.store(to.add(V::LANES));
+                let nan;
+                (maxima, nan) = two_maxima::<V>(z.add(r * d), d);
+                bad |= u32::from(nan) << r;
             }
+            maxima[0].store(to);
+            maxima[1].store(to.add(V::LANES));
         }
         V::transpose(parts.as_ptr(), 2 * V::LANES, tops.as_mut_ptr());
         V::transpose(parts.as_ptr().add(V::LANES), 2 * V::LANES, tops.as_mut_ptr().add(V::LANES * V::LANES));

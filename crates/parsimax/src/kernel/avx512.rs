@@ -7,6 +7,39 @@ use std::arch::x86_64::*;
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512);
 
+/// The bits of 1, less what makes the errors of a rough power on either side alike.
+const ROUGH_ONE: f32 = ((127.0 - 0.043) * 8_388_608.0f64) as f32;
+
+/// All lanes of each of sixteen vectors joined by an operation, one vector a lane: neighbours in four rounds, half the
+/// work of a transposition. A macro, because closures are compiled without the features of their surroundings and not
+/// always inlined.
+macro_rules! fold {
+    ($rows:ident, $join:ident) => {{
+        // Within the quarters of two rows, then of four: entry j of a quarter is what is known of row 4q + j.
+        macro_rules! two {
+            ($r:expr) => {{
+                let (a, b) = (_mm512_loadu_ps($rows.add(16 * $r)), _mm512_loadu_ps($rows.add(16 * $r + 16)));
+                $join(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b))
+            }};
+        }
+        macro_rules! four {
+            ($r:expr) => {{
+                let (a, b) = (two!($r), two!($r + 2));
+                $join(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b))
+            }};
+        }
+        // Then the quarters.
+        macro_rules! eight {
+            ($r:expr) => {{
+                let (a, b) = (four!($r), four!($r + 4));
+                $join(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
+            }};
+        }
+        let (low, high) = (eight!(0), eight!(8));
+        Avx512($join(_mm512_shuffle_f32x4::<0x88>(low, high), _mm512_shuffle_f32x4::<0xdd>(low, high)))
+    }};
+}
+
 /// Wrappers that only name an intrinsic.
 macro_rules! wrap {
     ($($name:ident($($arg:ident),*) = $intrinsic:expr;)*) => {$(
@@ -69,6 +102,41 @@ impl Vector for Avx512 {
         fma(b, c) = _mm512_fmadd_ps;
     }
 
+    /// As for AVX2: bits are nearly a logarithm.
+    #[inline(always)]
+    fn rough_power(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let (one, bits) = (_mm512_set1_ps(ROUGH_ONE), _mm512_cvtepi32_ps(_mm512_castps_si512(self.0)));
+            let log = _mm512_fmadd_ps(_mm512_sub_ps(bits, one), exponent.0, one);
+            let log = _mm512_max_ps(log, _mm512_setzero_ps());
+            Avx512(_mm512_castsi512_ps(_mm512_cvtps_epi32(log)))
+        }
+    }
+    /// An estimate to fourteen bits and one step of Newton.
+    #[inline(always)]
+    fn rough_inverse(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let estimate = _mm512_rcp14_ps(self.0);
+            let step = _mm512_fnmadd_ps(self.0, estimate, _mm512_set1_ps(2.0));
+            Avx512(_mm512_mul_ps(estimate, step))
+        }
+    }
+    /// An estimate of `1/√` to fourteen bits and one step of Newton.
+    #[inline(always)]
+    fn scaled_root(self, factor: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let estimate = _mm512_rsqrt14_ps(_mm512_max_ps(self.0, _mm512_set1_ps(f32::MIN_POSITIVE)));
+            let root = _mm512_mul_ps(self.0, estimate);
+            let half = _mm512_mul_ps(root, _mm512_mul_ps(factor.0, _mm512_set1_ps(0.5)));
+            // root·(3 − root·estimate)/2
+            let step = _mm512_fnmadd_ps(root, estimate, _mm512_set1_ps(3.0));
+            Avx512(_mm512_mul_ps(half, step))
+        }
+    }
+
     #[inline(always)]
     fn gt(self, b: Self) -> __mmask16 {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
@@ -111,6 +179,23 @@ impl Vector for Avx512 {
         Avx512(unsafe { _mm512_maskz_mov_ps(m, self.0) })
     }
     #[inline(always)]
+    fn totals(self, b: Self) -> (f32, f32) {
+        // SAFETY: `self` exists, so the CPU has AVX-512F, and with it AVX2.
+        unsafe {
+            // Halves of both added, then pairs of both side by side, and so on: lanes 0 and 2.
+            macro_rules! half {
+                ($v:expr) => {{
+                    let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd($v)));
+                    _mm256_add_ps(_mm512_castps512_ps256($v), high)
+                }};
+            }
+            let pairs = _mm256_hadd_ps(half!(self.0), half!(b.0));
+            let x = _mm_add_ps(_mm256_castps256_ps128(pairs), _mm256_extractf128_ps::<1>(pairs));
+            let x = _mm_add_ps(x, _mm_movehdup_ps(x));
+            (_mm_cvtss_f32(x), _mm_cvtss_f32(_mm_movehl_ps(x, x)))
+        }
+    }
+    #[inline(always)]
     fn reduce_max(self) -> f32 {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
         unsafe { _mm512_reduce_max_ps(self.0) }
@@ -135,6 +220,47 @@ impl Vector for Avx512 {
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch reads nothing and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+    }
+    /// Four rows to a register, a quarter of each (loads and inserts), then two rounds of shuffles within quarters.
+    #[inline(always)]
+    unsafe fn transpose(src: *const f32, stride: usize, dst: *mut f32) {
+        // SAFETY: the caller vouches for the block read and the block written.
+        unsafe {
+            // Rows i, i + 4, i + 8 and i + 12; columns from 4·quarter on.
+            macro_rules! part {
+                ($i:expr, $quarter:expr) => {
+                    _mm_loadu_ps(src.add($i * stride + 4 * $quarter))
+                };
+            }
+            macro_rules! four {
+                ($i:expr, $quarter:expr) => {{
+                    let v = _mm512_castps128_ps512(part!($i, $quarter));
+                    let v = _mm512_insertf32x4::<1>(v, part!($i + 4, $quarter));
+                    let v = _mm512_insertf32x4::<2>(v, part!($i + 8, $quarter));
+                    _mm512_insertf32x4::<3>(v, part!($i + 12, $quarter))
+                }};
+            }
+            for quarter in 0..4 {
+                let (a, b, c, d) = (four!(0, quarter), four!(1, quarter), four!(2, quarter), four!(3, quarter));
+                let (ab0, ab1) = (_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+                let (cd0, cd1) = (_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+                let out = dst.add(64 * quarter);
+                _mm512_storeu_ps(out, _mm512_shuffle_ps::<0x44>(ab0, cd0));
+                _mm512_storeu_ps(out.add(16), _mm512_shuffle_ps::<0xee>(ab0, cd0));
+                _mm512_storeu_ps(out.add(32), _mm512_shuffle_ps::<0x44>(ab1, cd1));
+                _mm512_storeu_ps(out.add(48), _mm512_shuffle_ps::<0xee>(ab1, cd1));
+            }
+        }
+    }
+    #[inline(always)]
+    unsafe fn row_sums(rows: *const f32) -> Self {
+        // SAFETY: as the caller vouches.
+        unsafe { fold!(rows, _mm512_add_ps) }
+    }
+    #[inline(always)]
+    unsafe fn row_maxima(rows: *const f32) -> Self {
+        // SAFETY: as the caller vouches.
+        unsafe { fold!(rows, _mm512_max_ps) }
     }
     #[inline(always)]
     fn shift_exponent(self, k: Self) -> Self {

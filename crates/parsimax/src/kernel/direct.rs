@@ -7,8 +7,8 @@
 //! on) is done for `LANES` rows at once: their lane sums are transposed, one row per lane. Rows
 //! that have settled take no part in later passes.
 //!
-//! The bound comes from the maxima of two vectors a row (even and odd vectors of the row, each
-//! entry in one of them): a subset of the row, whose τ is a lower bound and already close. For
+//! The bound comes from sixteen maxima a row, or as many as two vectors hold (even and odd vectors of the row,
+//! each entry in one of them): a subset of the row, whose τ is a lower bound and already close. For
 //! sparsemax it is τ itself unless two of the support share a lane, which on scattered scores is
 //! the exception; so its first pass writes, and most rows see no other. What is added to a lane's
 //! sums does not depend on the neighbours, so neither does the row.
@@ -31,6 +31,19 @@ const GROUPS: usize = 4;
 
 /// Floats that the rows of such groups may have, so that they stay in the first-level cache.
 const ROOM: usize = 2048;
+
+/// Floats that the rows of one group may have. Wider rows leave lanes empty: what is done for all lanes at once is
+/// little beside such rows, and a second look at them is not to wait for the next cache.
+const GROUP_ROOM: usize = 4096;
+
+/// How many rows of width `d` go through the steps together.
+fn together<V: Vector>(d: usize) -> usize {
+    if V::LANES * d <= GROUP_ROOM {
+        V::LANES * (ROOM / (V::LANES * d)).clamp(1, GROUPS)
+    } else {
+        (GROUP_ROOM / d).clamp(1, V::LANES)
+    }
+}
 
 /// A square block of lanes, written before it is read.
 type Block = std::mem::MaybeUninit<[f32; MAX_LANES * MAX_LANES]>;
@@ -118,7 +131,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
     let scale = prof.inner() * job.scale;
     let (gain, mut sums) = loss.unzip();
     let rows = job.status.len();
-    let many = V::LANES * (ROOM / (V::LANES * d)).clamp(1, GROUPS);
+    let many = together::<V>(d);
     let mut groups = [Group::NEW; GROUPS];
     let one = std::hint::black_box(1.0f32);
     for first in (0..rows).step_by(many) {
@@ -188,7 +201,7 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
         let groups = &mut (&mut *groups)[..rows.rows.div_ceil(V::LANES)];
         let mut tops = [Block::uninit(); 2 * GROUPS];
         let tops = tops.as_mut_ptr().cast::<f32>();
-        let size = 2 * V::LANES * V::LANES;
+        let size = V::PARTS * V::LANES * V::LANES;
         let mut unfit = 0;
         for (g, group) in groups.iter_mut().enumerate() {
             survey::<V>(rows.from(g * V::LANES), group, tops.add(g * size));
@@ -245,7 +258,7 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
 /// row per lane.
 ///
 /// # Safety
-/// The rows are readable, `tops` is writable for `2·LANES` vectors; the CPU has the instruction set.
+/// The rows are readable, `tops` is writable for `PARTS·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
 unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
     // SAFETY: as the caller vouches; the block holds two vectors for each lane.
@@ -256,18 +269,25 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
         let here = rows.rows.min(V::LANES);
         (group.bad, group.far) = (0, false);
         for r in 0..V::LANES {
-            let to = parts.add(2 * r * V::LANES);
+            let to = parts.add(V::PARTS * r * V::LANES);
+            let mut maxima = [none; 2];
             if r < here {
-                group.bad |= u32::from(two_maxima::<V>(rows.z.add(r * rows.d), rows.d, to)) << r;
+                let nan;
+                (maxima, nan) = two_maxima::<V>(rows.z.add(r * rows.d), rows.d);
+                group.bad |= u32::from(nan) << r;
+            }
+            if V::PARTS == 1 {
+                maxima[0].max(maxima[1]).store(to);
             } else {
-                none.store(to);
-                none.store(to.add(V::LANES));
+                maxima[0].store(to);
+                maxima[1].store(to.add(V::LANES));
             }
         }
-        V::transpose(parts, 2 * V::LANES, tops);
-        V::transpose(parts.add(V::LANES), 2 * V::LANES, tops.add(V::LANES * V::LANES));
+        for part in 0..V::PARTS {
+            V::transpose(parts.add(part * V::LANES), V::PARTS * V::LANES, tops.add(part * V::LANES * V::LANES));
+        }
         let mut max = [V::load(tops), V::load(tops.add(V::LANES))];
-        for j in 2..2 * V::LANES {
+        for j in 2..V::PARTS * V::LANES {
             max[j % 2] = V::load(tops.add(j * V::LANES)).max(max[j % 2]);
         }
         let max = max[0].max(max[1]);
@@ -278,7 +298,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
         // A maximum of −inf would turn differences into NaN; with 0 they stay −inf.
         let max = max.select(max.gt(none), zero);
         max.store(group.max.as_mut_ptr());
-        for j in 0..2 * V::LANES {
+        for j in 0..V::PARTS * V::LANES {
             let t = tops.add(j * V::LANES);
             V::load(t).sub(max).mul(scales).store(t);
         }
@@ -291,7 +311,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
 /// A Newton step on the maxima: from the left, every iterate is a lower bound. Returns the slope there.
 ///
 /// # Safety
-/// `tops` is readable for `2·LANES` vectors; the CPU has the instruction set.
+/// `tops` is readable for `PARTS·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
 unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *const f32, one: V) -> V {
     // SAFETY: as the caller vouches.
@@ -299,7 +319,7 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
         let (zero, hi) = (V::splat(0.0), V::load(group.hi.as_ptr()));
         let back = zero.sub(hi);
         let (mut f, mut g) = ([zero; 4], [zero; 4]);
-        for j in 0..2 * V::LANES {
+        for j in 0..V::PARTS * V::LANES {
             let u = V::load(tops.add(j * V::LANES)).fma(one, back).max(zero);
             (f[j % 4], g[j % 4]) = prof.gather(u, f[j % 4], g[j % 4], one);
         }
@@ -323,14 +343,14 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
 unsafe fn leap<V: Vector>(group: &mut Group, slope: V, d: usize) {
     // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
     unsafe {
-        let most = slope.gt(V::splat(V::LANES as f32));
+        let most = slope.gt(V::splat((V::PARTS * V::LANES) as f32 * 0.5));
         group.far = group.active & V::bits(most) != 0;
         if group.far {
             let (zero, one) = (V::splat(0.0), V::splat(1.0));
             let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
             let spread = zero.sub(hi).fma(slope, V::splat(-1.0)).max(V::splat(1e-3));
             // No more than half of what each stands for.
-            let half = (d as f32 / (4 * V::LANES) as f32).max(1.5);
+            let half = (d as f32 / (2 * V::PARTS * V::LANES) as f32).max(1.5);
             let share = V::splat(1.0 / half).max(one.div(V::splat(0.43).div(spread).add(V::splat(1.2))));
             group.put(hi, one.sub(share).div(slope).keep(most).add(lo));
         }
@@ -370,13 +390,12 @@ unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, 
     }
 }
 
-/// Two vectors of maxima that share no entry, stored at `tops`; whether there is a NaN.
+/// Two vectors of maxima that share no entry; whether there is a NaN.
 ///
 /// # Safety
-/// `z` is readable for `d` floats and `tops` writable for two vectors; the CPU has the
-/// instruction set of `V`.
+/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize, tops: *mut f32) -> bool {
+pub(super) unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize) -> ([V; 2], bool) {
     // SAFETY: every load stays within `d` floats.
     unsafe {
         let none = V::splat(f32::NEG_INFINITY);
@@ -398,9 +417,7 @@ pub(super) unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize, tops: *mut f
             i += n;
             k = 1;
         }
-        m[0].store(tops);
-        m[1].store(tops.add(V::LANES));
-        V::bits(nan) != 0
+        (m, V::bits(nan) != 0)
     }
 }
 

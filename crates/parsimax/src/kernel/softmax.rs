@@ -5,7 +5,7 @@
 
 use super::expo::{exp2_nonpos, exp2_scaled};
 use super::scan::{lane_maxima, row_max};
-use super::vector::{MAX_LANES, Vector, outlined, row_maxima};
+use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
 
@@ -148,7 +148,7 @@ unsafe fn narrow_maxima<V: Vector>(z: *const f32, d: usize, known: &mut [Known])
         }
         let mut maxima = [0.0f32; TOGETHER];
         for first in (0..known.len()).step_by(V::LANES) {
-            row_maxima::<V>(across.add(first * V::LANES)).store(maxima.as_mut_ptr().add(first));
+            V::row_maxima(across.add(first * V::LANES)).store(maxima.as_mut_ptr().add(first));
         }
         for (r, (known, max)) in known.iter_mut().zip(maxima).enumerate() {
             known.max = if nans >> r & 1 == 1 { f32::NAN } else { max };

@@ -70,6 +70,8 @@ pub(crate) use outlined;
 pub(crate) trait Vector: Copy {
     /// Number of lanes.
     const LANES: usize;
+    /// Into how many vectors of maxima the direct kernels divide a short row: sixteen lanes tell enough.
+    const PARTS: usize = if Self::LANES < MAX_LANES { 2 } else { 1 };
     /// Whether [`fma`](Vector::fma) rounds once.
     const FUSED: bool = true;
     /// Result of a lane-wise comparison.
@@ -235,6 +237,15 @@ pub(crate) trait Vector: Copy {
         // SAFETY: as the caller vouches.
         unsafe { rows_to_lanes::<Self, false>(rows) }
     }
+    /// The largest lane of each of `LANES` vectors, one a lane.
+    ///
+    /// # Safety
+    /// As [`row_sums`](Vector::row_sums).
+    #[inline(always)]
+    unsafe fn row_maxima(rows: *const f32) -> Self {
+        // SAFETY: as the caller vouches.
+        unsafe { rows_to_lanes::<Self, true>(rows) }
+    }
 
     /// Adds the integer held in `k` (a float in `[-2²², 2²²]` plus `1.5·2²³`, so that its
     /// low bits are the integer) to the exponent: `self · 2^k`. No overflow handling.
@@ -271,16 +282,6 @@ unsafe fn rows_to_lanes<V: Vector, const MOST: bool>(rows: *const f32) -> V {
         }
         if MOST { all[0].max(all[1]) } else { all[0].add(all[1]) }
     }
-}
-
-/// The largest lane of each of `LANES` vectors, one a lane.
-///
-/// # Safety
-/// As [`Vector::row_sums`].
-#[inline(always)]
-pub(crate) unsafe fn row_maxima<V: Vector>(rows: *const f32) -> V {
-    // SAFETY: as the caller vouches.
-    unsafe { rows_to_lanes::<V, true>(rows) }
 }
 
 /// `n ≤ LANES` floats; zeros behind them.

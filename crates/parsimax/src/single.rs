@@ -28,7 +28,7 @@ impl Kernel {
     /// Probabilities of one row without bad scores.
     pub(crate) fn forward(self, z: &[f32], out: &mut [f32], Buffers { scratch, .. }: &mut Buffers) {
         let (d, Self { map, scale }) = (z.len(), self);
-        kernel::forward(map, kernel::Forward { z, d, scale, out, tau: None, status: &mut [Status::Ok], scratch });
+        kernel::forward(map, kernel::Forward { z, d, scale, out, stream: false, tau: None, status: &mut [Status::Ok], scratch });
     }
 }
 
@@ -86,6 +86,14 @@ impl Drop for Buffers {
     }
 }
 
+/// Bytes of a result that no cache is expected to hold until it is read, beside the scores it came from.
+const LARGE: usize = 16 << 20;
+
+/// Whether the result of a call is that large. A question of the whole call: each chunk of rows would fit.
+fn is_large(plan: &Plan<'_>) -> bool {
+    plan.z.count() * plan.z.len >= LARGE / size_of::<f32>()
+}
+
 /// Rows of an array one behind the other, borrowed if they lie like that.
 pub(crate) fn block<'a>(
     layout: &RowLayout,
@@ -140,7 +148,8 @@ pub(crate) fn forward(
     status.resize(rows.len(), Status::Ok);
     let Kernel { map, scale } = kernel;
     let block = scores(plan, z, rows, gather);
-    kernel::forward(map, kernel::Forward { z: block, d: plan.z.len, scale, out, tau: None, status, scratch });
+    let (d, stream) = (plan.z.len, is_large(plan));
+    kernel::forward(map, kernel::Forward { z: block, d, scale, out, stream, tau: None, status, scratch });
     let first = status.iter().position(|status| *status == Status::Bad)?;
     bad_score(plan, z, rows.start + first)
 }
@@ -212,7 +221,8 @@ pub(crate) fn loss(
     let start = values.len();
     values.resize(start + rows.len(), 0.0);
     let (loss, gain, target) = (&mut values[start..], gain as f32, &target[..]);
-    kernel::loss(map, kernel::Loss { z: block, d, scale, target, gain, loss, grad: out, status, scratch });
+    let stream = is_large(plan);
+    kernel::loss(map, kernel::Loss { z: block, d, scale, target, gain, loss, grad: out, stream, status, scratch });
     let bad = |i: usize| status[i] == Status::Bad && target[i] != kernel::IGNORE;
     Some((0..rows.len()).find(|i| bad(*i)).and_then(|i| bad_score(plan, z, rows.start + i)))
 }

@@ -192,14 +192,14 @@ pub fn attend(map: Map, scale: f32, head: &Head, tile: Tile<'_>, buffers: &mut B
             let (status, p) = (&mut status[..here], &mut weights[..here * n]);
             let mut done = false;
             if n <= SHORT {
-                forward(map, Forward { z, d: n, scale, out: p, tau: None, status, scratch });
+                forward(map, Forward { z, d: n, scale, out: p, stream: false, tau: None, status, scratch });
             } else {
                 // The kernels of long rows know where the weights are that may not be zero.
                 done = true;
                 for r in 0..here {
                     let (z, p, status) = (&z[r * n..][..n], &mut p[r * n..][..n], &mut status[r..=r]);
                     scratch.listed = None;
-                    forward(map, Forward { z, d: n, scale, out: p, tau: None, status, scratch });
+                    forward(map, Forward { z, d: n, scale, out: p, stream: false, tau: None, status, scratch });
                     match scratch.listed {
                         Some(count) if count * DENSE <= n => {
                             let (out, list) = (&mut out[r * dv..][..dv], &scratch.index[..count]);

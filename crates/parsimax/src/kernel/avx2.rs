@@ -89,6 +89,16 @@ impl Vector for Avx2 {
         // SAFETY: the caller vouches for eight writable floats.
         unsafe { _mm256_storeu_ps(p, self.0) }
     }
+    #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: the caller vouches for eight writable floats and their alignment.
+        unsafe { _mm256_stream_ps(p, self.0) }
+    }
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: every CPU of this architecture has the instruction.
+        unsafe { _mm_sfence() }
+    }
 
     wrap! {
         add(b) = _mm256_add_ps;

@@ -87,6 +87,16 @@ impl Vector for Avx512 {
         unsafe { _mm512_storeu_ps(p, self.0) }
     }
     #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: the caller vouches for sixteen writable floats and their alignment.
+        unsafe { _mm512_stream_ps(p, self.0) }
+    }
+    #[inline(always)]
+    fn fence() {
+        // SAFETY: every CPU of this architecture has the instruction.
+        unsafe { _mm_sfence() }
+    }
+    #[inline(always)]
     unsafe fn store_first(self, p: *mut f32, n: usize) {
         // SAFETY: the masked store touches only the first `n` floats.
         unsafe { _mm512_mask_storeu_ps(p, ((1u32 << n) - 1) as u16, self.0) }

@@ -207,7 +207,9 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
     let all = Rows { p, v, out, d };
     // SAFETY: as the caller vouches; two positions make room for one word.
     unsafe {
-        if d <= NARROW {
+        if d <= held::<V>() * V::LANES {
+            held_rows::<V, W>(weight, all, n);
+        } else if d <= NARROW {
             narrow_rows::<V, W>(weight, all, n);
         } else if d <= SHORT {
             short_rows::<V, W>(weight, all, n);
@@ -327,6 +329,74 @@ unsafe fn first_pass<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64
         let (sv, s) = lane_sums::<V, W, true>(weight, Rows { d: row.d - blocks * step, ..rest });
         let (sv, s) = (V::wide_total(V::wide_add(wide_sv, sv)), V::wide_total(V::wide_add(wide_s, s)));
         (if s > 0.0 { (sv / s) as f32 } else { 0.0 }, busy)
+    }
+}
+
+/// Most vectors of a row whose weights and gradients stay in registers: half of them.
+const fn held<V: Vector>() -> usize {
+    if V::LANES == MAX_LANES { 8 } else { 4 }
+}
+
+outlined! {
+    /// Rows one by one, each read once.
+    ///
+    /// # Safety
+    /// As [`any`], for `n` rows of at most [`held`] vectors.
+    unsafe fn held_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => held_rows_any
+}
+
+/// # Safety
+/// As [`held_rows`].
+#[inline(always)]
+unsafe fn held_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match rows.d.div_ceil(V::LANES) {
+            1 => held_rows_of::<V, W, 1>(weight, rows, n),
+            2 => held_rows_of::<V, W, 2>(weight, rows, n),
+            3 => held_rows_of::<V, W, 3>(weight, rows, n),
+            4 => held_rows_of::<V, W, 4>(weight, rows, n),
+            5 => held_rows_of::<V, W, 5>(weight, rows, n),
+            6 => held_rows_of::<V, W, 6>(weight, rows, n),
+            7 => held_rows_of::<V, W, 7>(weight, rows, n),
+            _ => held_rows_of::<V, W, 8>(weight, rows, n),
+        }
+    }
+}
+
+/// [`held_rows`] of `N` vectors a row, the last of which may be a part of one.
+///
+/// # Safety
+/// As [`held_rows`].
+#[inline(always)]
+unsafe fn held_rows_of<V: Vector, W: Weight, const N: usize>(weight: W, rows: Rows, n: usize) {
+    let last = rows.d - (N - 1) * V::LANES;
+    for r in 0..n {
+        // SAFETY: row `r` lies within all three for `r < n`.
+        unsafe {
+            let (row, zero) = (rows.from(r), V::splat(0.0));
+            let (mut s, mut v) = ([zero; N], [zero; N]);
+            let (mut sv, mut total) = ([zero; 2], [zero; 2]);
+            for k in 0..N {
+                let (at, len) = (k * V::LANES, if k + 1 < N { V::LANES } else { last });
+                s[k] = weight.weight(read::<V>(row.p.add(at), len));
+                v[k] = read::<V>(row.v.add(at), len);
+                sv[k % 2] = s[k].fma(v[k], sv[k % 2]);
+                total[k % 2] = total[k % 2].add(s[k]);
+            }
+            let (sv, total) = sv[0].add(sv[1]).totals(total[0].add(total[1]));
+            let mean = sv / total;
+            if mean.abs() <= MOST {
+                let mean = V::splat(mean);
+                for k in 0..N {
+                    let len = if k + 1 < N { V::LANES } else { last };
+                    // Adding 0 leaves no −0 where the weight is 0.
+                    write(s[k].fma(v[k].sub(mean), zero), row.out.add(k * V::LANES), len);
+                }
+            } else {
+                short_products::<V, W>(weight, row, mean);
+            }
+        }
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
                 if status != Status::Ok {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                 } else if let Some(sums) = sums.as_deref_mut() {
-                    let pu = any_dense::<V, P>(prof, z, out, d, Frame { max, scale }, Tau::new(tau), gain);
+                    let pu = any_dense::<V, P>(prof, z, (out, false), d, Frame { max, scale }, Tau::new(tau), gain);
                     sums[first + r] = RowSum { max, tau, pu };
                 }
             }

@@ -13,7 +13,7 @@
 //! it for nothing: it is given up, and τ is solved on the row itself.
 
 use super::profile::{At, Profile, Slope, Tau};
-use super::scan::{TILE, collect, collect_indexed, collect_tile, tile_maxima, tiles_above};
+use super::scan::{TILE, Zeros, collect, collect_indexed, collect_tile, tile_maxima, tiles_above};
 use super::solve::{Frame, bound, cut, make_ready};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
@@ -31,6 +31,23 @@ const ROOM: usize = 16_384;
 /// More tiles than this with candidates are worth a better bound.
 const MANY_TILES: u32 = 12;
 
+/// Rows tend to be alike: after a sparse one zeros are written before they are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Habit {
+    /// Zeros wait for a look at the first chunk.
+    late: bool,
+    /// Many zeros will be overwritten.
+    many: bool,
+}
+
+impl Habit {
+    /// Whether zeros come early, and whether they are streamed: if hardly any will be overwritten, since those
+    /// would have to be fetched again.
+    fn zeros(self, stream: bool) -> (bool, bool) {
+        (!self.late, stream && !self.many)
+    }
+}
+
 /// What a scan of one row finds.
 struct Found {
     frame: Frame,
@@ -39,6 +56,8 @@ struct Found {
     /// Length of the candidate list, or `None` when it was given up. With a list the output
     /// is all zeros.
     listed: Option<usize>,
+    /// Whether none of the output was written.
+    untouched: bool,
 }
 
 /// Forward pass of a block of long rows. For a `loss` the probabilities are
@@ -57,22 +76,26 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
     let scale = prof.inner() * job.scale;
     let (gain, mut sums) = loss.unzip();
     let (list, index) = job.scratch.lists(d.min(ROOM) + TILE + 2 * MAX_LANES);
-    // Rows tend to be alike: after a sparse one zeros are written before they are asked for.
-    let mut early = true;
+    let stream = job.stream;
     for r in 0..job.status.len() {
         // SAFETY: row `r` lies within both slices; the lists have the room that a scan asks for.
         unsafe {
             let z = job.z.as_ptr().add(r * d);
             let out = job.out.as_mut_ptr().add(r * d);
             let mut tau = 0.0;
-            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), early) {
+            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), job.scratch.habit.zeros(stream)) {
                 Err(status) => {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                     status
                 }
                 Ok(found) => {
                     let frame = found.frame;
-                    early = found.listed.is_some_and(|n| P::DEAR || n < d / 16);
+                    // What was just written is in a cache.
+                    let out_dense = (out, stream && found.untouched);
+                    job.scratch.habit = Habit {
+                        late: found.listed.is_none_or(|n| !P::DEAR && n >= d / 16),
+                        many: found.listed.is_none_or(|n| n >= d / 64),
+                    };
                     job.scratch.listed = found.listed;
                     let (t, pu);
                     match found.listed {
@@ -81,7 +104,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                             t = prof.root::<V, true>(list, n, frame, found.tau);
                             let c = (list, index.cast_const(), n);
                             pu = match gain {
-                                _ if !P::DEAR && n >= d / 16 => any_dense::<V, P>(prof, z, out, d, frame, t, gain),
+                                _ if !P::DEAR && n >= d / 16 => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
                                 None => scatter::<V, P, false>(prof, c, out, t, 1.0),
                                 Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
                             };
@@ -89,7 +112,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                         None => {
                             t = prof.root::<V, false>(z, d, frame, found.tau);
                             pu = match gain {
-                                _ if !P::DEAR => any_dense::<V, P>(prof, z, out, d, frame, t, gain),
+                                _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
                                 None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
                                 Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
                             };
@@ -107,6 +130,9 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                 t[r] = status.tau(tau);
             }
         }
+    }
+    if stream {
+        V::fence();
     }
 }
 
@@ -127,6 +153,7 @@ pub(crate) unsafe fn one_row<V: Vector, B: Slope, P: Profile>(
         d: job.d,
         scale: job.scale,
         out: &mut job.out[at],
+        stream: job.stream,
         tau: job.tau.as_deref_mut().map(|tau| &mut tau[r..=r]),
         status: &mut job.status[r..=r],
         scratch: &mut *job.scratch,
@@ -138,7 +165,7 @@ pub(crate) unsafe fn one_row<V: Vector, B: Slope, P: Profile>(
 
 outlined! {
     /// One pass over the row: maximum, bound, candidates, zeros. A row that is dense from its
-    /// first chunk needs no zeros; they come `early`, or after a look at that chunk.
+    /// first chunk needs no zeros; they come `early`, or after a look at that chunk. Zeros may be streamed.
     ///
     /// # Safety
     /// `z` is readable and `out` writable for `d` floats; the lists of scores and positions are
@@ -151,7 +178,7 @@ outlined! {
         d: usize,
         scale: f32,
         lists: (*mut f32, *mut u32),
-        early: bool,
+        zeros: (bool, bool),
     ) -> Result<Found, Status> => scan_any
 }
 
@@ -165,25 +192,27 @@ unsafe fn scan_any<V: Vector, P: Slope>(
     d: usize,
     scale: f32,
     (list, index): (*mut f32, *mut u32),
-    early: bool,
+    (early, stream): (bool, bool),
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list is cut short before it outgrows its room.
     unsafe {
         let mut tiles = [0.0f32; CHUNK / TILE * MAX_LANES];
         let mut best = [0.0f32; CHUNK / TILE * MAX_LANES + MAX_LANES];
         let mut frame = Frame { max: f32::NEG_INFINITY, scale };
-        let mut limit = f32::NEG_INFINITY;
+        let (mut limit, mut untouched) = (f32::NEG_INFINITY, true);
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
         let (mut crowded, most) = ((d / 8 * 3).clamp(CROWDED, ROOM / 2), (d / 2).clamp(TILE, ROOM / 2));
         let mut start = 0;
         while start < d {
             let len = (d - start).min(CHUNK);
             let chunk = z.add(start);
-            let (m, nan) = if sparse && (early || start > 0) {
-                tile_maxima::<V, true>(chunk, len, tiles.as_mut_ptr(), out.add(start))
-            } else {
-                tile_maxima::<V, false>(chunk, len, tiles.as_mut_ptr(), out)
+            let zeros = match sparse && (early || start > 0) {
+                true if stream => Zeros::Streamed,
+                true => Zeros::Stored,
+                false => Zeros::None,
             };
+            untouched &= zeros == Zeros::None;
+            let (m, nan) = tile_maxima::<V>(chunk, len, tiles.as_mut_ptr(), out.add(start), zeros);
             let top = m.reduce_max();
             if nan || top == f32::INFINITY {
                 return Err(Status::Bad);
@@ -233,13 +262,14 @@ unsafe fn scan_any<V: Vector, P: Slope>(
             }
             if sparse && start == 0 && !early {
                 std::ptr::write_bytes(out, 0, len);
+                untouched = false;
             }
             start += len;
         }
         if frame.max == f32::NEG_INFINITY {
             return Err(Status::Empty);
         }
-        Ok(Found { frame, tau, listed: sparse.then_some(n) })
+        Ok(Found { frame, tau, listed: sparse.then_some(n), untouched })
     }
 }
 

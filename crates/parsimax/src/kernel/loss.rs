@@ -31,6 +31,7 @@ pub(crate) unsafe fn rows<V: Vector>(map: Map, job: &mut Loss<'_>) {
         d,
         scale: job.scale,
         out: &mut *job.grad,
+        stream: job.stream,
         tau: None,
         status: &mut *job.status,
         scratch: &mut *job.scratch,

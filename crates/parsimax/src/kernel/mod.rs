@@ -162,6 +162,8 @@ pub struct Scratch {
     sums: Vec<write::RowSum>,
     /// How many candidates the last long row had, whose positions are in `index`, if they were listed.
     listed: Option<usize>,
+    /// What the last long row was like, which the next one is likely to be too: a matter of speed alone.
+    habit: long::Habit,
 }
 
 impl Scratch {
@@ -211,6 +213,8 @@ pub struct Forward<'a> {
     pub scale: f32,
     /// Probabilities, `rows · d`.
     pub out: &'a mut [f32],
+    /// Whether the output may be written past the caches: it is part of one that they could not hold.
+    pub stream: bool,
     /// τ of each row, if wanted, in the units of the mapping's formula.
     pub tau: Option<&'a mut [f64]>,
     /// What became of each row.
@@ -261,6 +265,8 @@ pub struct Loss<'a> {
     pub loss: &'a mut [f64],
     /// Gradient in the scores, `rows · d`.
     pub grad: &'a mut [f32],
+    /// As in [`Forward`].
+    pub stream: bool,
     /// What became of each row.
     pub status: &'a mut [Status],
     /// Working memory.

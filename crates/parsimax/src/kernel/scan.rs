@@ -52,19 +52,58 @@ pub(crate) unsafe fn row_max<V: Vector>(z: *const f32, d: usize) -> f32 {
 /// Entries in a tile, the unit in which long rows are looked at.
 pub(crate) const TILE: usize = 64;
 
+/// Whether zeros are written beside what is read, and how.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Zeros {
+    None,
+    Stored,
+    Streamed,
+}
+
 /// Lane maxima of every tile of a chunk, stored one vector a tile; the lane maxima of the
-/// whole; whether there is a NaN. With `ZERO` writes zeros to `out` on the way: reading and
+/// whole; whether there is a NaN. Zeros are written to `out` on the way, if any: reading and
 /// writing at once take no longer than a copy.
 ///
 /// # Safety
-/// `z` is readable for `len` floats, `tiles` writable for a vector per (begun) tile, and with
-/// `ZERO` also `out` for `len` floats; the CPU has the instruction set of `V`.
+/// `z` is readable for `len` floats, `tiles` writable for a vector per (begun) tile, and
+/// `out` for `len` floats unless there are to be no zeros; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn tile_maxima<V: Vector, const ZERO: bool>(
+pub(crate) unsafe fn tile_maxima<V: Vector>(
     z: *const f32,
     len: usize,
     tiles: *mut f32,
     out: *mut f32,
+    zeros: Zeros,
+) -> (V, bool) {
+    // SAFETY: as the caller vouches. What is streamed goes to the next aligned place, which needs a vector more;
+    // the first vector is stored as it lies, and so are the tiles at the end.
+    unsafe {
+        match zeros {
+            Zeros::None => tile_maxima_with::<V, 0>(z, len, tiles, (out, out), 0),
+            Zeros::Stored => tile_maxima_with::<V, 1>(z, len, tiles, (out, out), 0),
+            Zeros::Streamed => {
+                let tail = len.saturating_sub(V::LANES) / TILE * TILE;
+                if tail > 0 {
+                    V::splat(0.0).store(out);
+                }
+                let aligned = out.add(out.align_offset(V::LANES * size_of::<f32>()));
+                tile_maxima_with::<V, 2>(z, len, tiles, (out, aligned), tail)
+            }
+        }
+    }
+}
+
+/// [`tile_maxima`] with zeros: none, stored, or streamed to the second place of `out` as far as `streamed`.
+///
+/// # Safety
+/// As [`tile_maxima`].
+#[inline(always)]
+unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
+    z: *const f32,
+    len: usize,
+    tiles: *mut f32,
+    (out, aligned): (*mut f32, *mut f32),
+    streamed: usize,
 ) -> (V, bool) {
     // SAFETY: every access stays within `len` floats.
     unsafe {
@@ -80,7 +119,10 @@ pub(crate) unsafe fn tile_maxima<V: Vector, const ZERO: bool>(
                 m[0] = a.max(m[0]);
                 m[1] = b.max(m[1]);
                 nan = V::or(nan, a.unordered(b));
-                if ZERO {
+                if ZEROS == 2 && i < streamed {
+                    zero.stream(aligned.add(i + k));
+                    zero.stream(aligned.add(i + k + V::LANES));
+                } else if ZEROS > 0 {
                     zero.store(out.add(i + k));
                     zero.store(out.add(i + k + V::LANES));
                 }
@@ -98,7 +140,7 @@ pub(crate) unsafe fn tile_maxima<V: Vector, const ZERO: bool>(
             m.store(tiles.add(t * V::LANES));
             all = m.max(all);
             bad |= nan;
-            if ZERO {
+            if ZEROS > 0 {
                 std::ptr::write_bytes(out.add(i), 0, len - i);
             }
         }

@@ -131,7 +131,7 @@ pub(crate) unsafe fn forward<V: Vector, B: Profile, P: Profile>(
                     continue;
                 }
                 let (frame, at) = (Frame { max, scale }, Tau::new(tau));
-                let pu = any_dense::<V, P>(prof, z, out, d, frame, at, gain);
+                let pu = any_dense::<V, P>(prof, z, (out, false), d, frame, at, gain);
                 if let Some(sums) = sums.as_deref_mut() {
                     sums[first + r] = RowSum { max, tau, pu };
                 }
@@ -173,7 +173,7 @@ unsafe fn write_group_any<V: Vector, P: Profile>(
         let group = &*group;
         for r in 0..here {
             let (frame, tau) = (Frame { max: group.max[r], scale }, Tau::new(group.tau[r]));
-            dense_any::<V, P, false>(prof, z.add(r * d), out.add(r * d), d, frame, tau, 1.0);
+            dense_any::<V, P, false>(prof, z.add(r * d), (out.add(r * d), false), d, frame, tau, 1.0);
         }
     }
 }

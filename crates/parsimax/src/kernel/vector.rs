@@ -112,6 +112,19 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` floats.
     unsafe fn store(self, p: *mut f32);
+    /// Writes `LANES` floats past the caches, where the hardware can: what is not read again soon is then not fetched
+    /// before it is overwritten. Other threads see it after a [`fence`](Vector::fence).
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` floats and aligned to as many.
+    #[inline(always)]
+    unsafe fn stream(self, p: *mut f32) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.store(p) }
+    }
+    /// Makes what was [streamed](Vector::stream) visible like any other store.
+    #[inline(always)]
+    fn fence() {}
     /// Writes the first `n ≤ LANES` lanes.
     ///
     /// # Safety

@@ -4,6 +4,9 @@ use super::profile::{At, Profile, Tau};
 use super::solve::Frame;
 use super::vector::{Vector, outlined};
 
+/// Vectors whose terms are summed in f32 before the sum moves to f64.
+const BLOCK: usize = 8;
+
 /// What a row leaves behind for its loss.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RowSum {
@@ -20,7 +23,8 @@ outlined! {
     /// the gain is 1 and nothing is summed.
     ///
     /// The last vector of a row whose width is not a multiple of the lanes overlaps the one
-    /// before: it writes the same numbers again (and does not sum them again).
+    /// before: it writes the same numbers again (and does not sum them again). Beside `out` stands whether it may be
+    /// streamed, which it is if it is aligned.
     ///
     /// # Safety
     /// `z` is readable and `out` writable for `d` floats, and they do not overlap; the CPU has
@@ -28,7 +32,7 @@ outlined! {
     pub(crate) unsafe fn dense<V, P: Profile; LOSS>(
         prof: P,
         z: *const f32,
-        out: *mut f32,
+        out: (*mut f32, bool),
         d: usize,
         frame: Frame,
         tau: Tau,
@@ -42,7 +46,7 @@ outlined! {
 pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
     z: *const f32,
-    out: *mut f32,
+    (out, stream): (*mut f32, bool),
     d: usize,
     frame: Frame,
     tau: Tau,
@@ -53,6 +57,9 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
         let at = At::new(tau);
         let (max, scale, gain) = (V::splat(frame.max), V::splat(frame.scale), V::splat(gain));
         let (mut wide, none) = (V::wide_zero(), V::splat(0.0));
+        // Some terms a lane are summed in f32, before the sum moves to f64.
+        let (mut sum, mut terms) = (none, 0);
+        let stream = stream && out.align_offset(V::LANES * size_of::<f32>()) == 0;
         let mut i = 0;
         while i + V::LANES <= d {
             let x = V::load(z.add(i)).sub(max).mul(scale);
@@ -62,19 +69,24 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
                 continue;
             }
             let (u, p) = prof.prob(x, &at);
+            let mut value = p;
             if LOSS {
-                wide = V::wide_add(wide, p.mul(u));
-                p.mul(gain).store(out.add(i));
-            } else {
-                p.store(out.add(i));
+                sum = p.fma(u, sum);
+                terms += 1;
+                if terms % BLOCK == 0 {
+                    wide = V::wide_add(wide, sum);
+                    sum = none;
+                }
+                value = p.mul(gain);
             }
+            if stream { value.stream(out.add(i)) } else { value.store(out.add(i)) }
             i += V::LANES;
         }
         if i < d {
             let x = V::load_first(z.add(i), d - i, f32::NEG_INFINITY).sub(max).mul(scale);
             let (u, p) = prof.prob(x, &at);
             if LOSS {
-                wide = V::wide_add(wide, p.mul(u));
+                sum = p.fma(u, sum);
                 p.mul(gain).store_first(out.add(i), d - i);
             } else if d >= V::LANES {
                 let x = V::load(z.add(d - V::LANES)).sub(max).mul(scale);
@@ -83,7 +95,7 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
                 p.store_first(out, d);
             }
         }
-        if LOSS { V::wide_total(wide) } else { 0.0 }
+        if LOSS { V::wide_total(V::wide_add(wide, sum)) } else { 0.0 }
     }
 }
 
@@ -94,7 +106,7 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
 pub(crate) unsafe fn any_dense<V: Vector, P: Profile>(
     prof: P,
     z: *const f32,
-    out: *mut f32,
+    out: (*mut f32, bool),
     d: usize,
     frame: Frame,
     tau: Tau,

@@ -39,6 +39,7 @@ fn run_loss(
             gain: 0.5,
             loss: &mut value,
             grad: &mut grad,
+            stream: scale != 1.0,
             status: &mut status,
             scratch: &mut scratch,
         };

@@ -12,8 +12,25 @@ mod structured;
 
 use super::*;
 
-/// Calls [`forward`] at a level; returns the probabilities, τ and statuses.
+/// Calls [`forward`] at a level; returns the probabilities, τ and statuses. Streamed or not, they are the same.
 pub(super) fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
+    let stored = run_with(level, map, z, d, scale, false);
+    let streamed = run_with(level, map, z, d, scale, true);
+    let bits = |p: &[f32]| p.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
+    assert!(bits(&stored.0) == bits(&streamed.0), "{map:?} of rows of {d} at {level:?} differ when streamed");
+    assert_eq!(stored.2, streamed.2);
+    stored
+}
+
+/// [`run`], streamed or not.
+fn run_with(
+    level: Level,
+    map: Map,
+    z: &[f32],
+    d: usize,
+    scale: f32,
+    stream: bool,
+) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
     let rows = z.len().checked_div(d).unwrap_or(3);
     // Poisoned, so that an entry left unwritten shows.
     let mut out = vec![7.0; z.len()];
@@ -22,10 +39,8 @@ pub(super) fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (V
     with_level(level, || {
         assert_eq!(active(), level);
         let mut scratch = Scratch::new();
-        forward(
-            map,
-            Forward { z, d, scale, out: &mut out, tau: Some(&mut tau), status: &mut status, scratch: &mut scratch },
-        );
+        let (status, scratch) = (&mut status, &mut scratch);
+        forward(map, Forward { z, d, scale, out: &mut out, stream, tau: Some(&mut tau), status, scratch });
     });
     (out, tau, status)
 }

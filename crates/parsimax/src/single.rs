@@ -28,7 +28,10 @@ impl Kernel {
     /// Probabilities of one row without bad scores.
     pub(crate) fn forward(self, z: &[f32], out: &mut [f32], Buffers { scratch, .. }: &mut Buffers) {
         let (d, Self { map, scale }) = (z.len(), self);
-        kernel::forward(map, kernel::Forward { z, d, scale, out, stream: false, tau: None, status: &mut [Status::Ok], scratch });
+        kernel::forward(
+            map,
+            kernel::Forward { z, d, scale, out, stream: false, tau: None, status: &mut [Status::Ok], scratch },
+        );
     }
 }
 

@@ -17,7 +17,10 @@ use super::profile::{Direct, STEPS, Tau};
 use super::solve::Frame;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long};
+use super::{Forward, Status, long, picked};
+
+/// Width from which on it is worth to look for rows with few candidates.
+const WIDE: usize = 128;
 
 /// Largest `|scale·z|` of a row's maximum for which τ is kept in the units of `scale·z`.
 const LARGE: f32 = 8192.0;
@@ -35,6 +38,11 @@ const ROOM: usize = 2048;
 /// Floats that the rows of one group may have. Wider rows leave lanes empty: what is done for all lanes at once is
 /// little beside such rows, and a second look at them is not to wait for the next cache.
 const GROUP_ROOM: usize = 4096;
+
+/// The number of maxima in the support beyond which a row counts as dense: half of them.
+fn dense_from<V: Vector>() -> f32 {
+    (V::PARTS * V::LANES) as f32 * 0.5
+}
 
 /// How many rows of width `d` go through the steps together.
 fn together<V: Vector>(d: usize) -> usize {
@@ -57,6 +65,8 @@ struct Group {
     /// Scores so large that a threshold in their units loses digits.
     large: u32,
     active: u32,
+    /// Rows whose probabilities are written.
+    written: u32,
     max: [f32; MAX_LANES],
     /// Whether a row is so far from its root that writing it would be in vain.
     far: bool,
@@ -74,6 +84,7 @@ impl Group {
         empty: 0,
         large: 0,
         active: 0,
+        written: 0,
         far: false,
         max: [0.0; MAX_LANES],
         hi: [-1.0; MAX_LANES],
@@ -213,6 +224,15 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
                 slopes[g] = first_step::<V, P>(prof, group, tops.add(g * size), V::splat(rows.one));
             }
         }
+        for (g, group) in groups.iter_mut().enumerate().filter(|_| rows.d >= WIDE) {
+            // How many of the maxima share the mass: a count, or with Σu² = 1 or a little more the square of Σu.
+            let dense = match P::LOOKS_TWICE {
+                true => slopes[g].gt(V::splat(dense_from::<V>())),
+                false => slopes[g].mul(slopes[g]).gt(V::splat(1.8 * dense_from::<V>())),
+            };
+            let dense = V::bits(dense);
+            settle_sparse::<V, P, WRITE>(prof, rows.from(g * V::LANES), group, !dense);
+        }
         for (group, slope) in groups.iter_mut().zip(slopes).filter(|_| P::LOOKS_TWICE) {
             leap::<V>(group, slope, rows.d);
         }
@@ -247,7 +267,9 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
         if WRITE && !P::LOOKS_TWICE {
             for r in 0..rows.rows {
                 let (group, k) = (&groups[r / V::LANES], r % V::LANES);
-                pass::<V, P, true, true>(prof, rows, r, group, k);
+                if group.written >> k & 1 == 0 {
+                    pass::<V, P, true, true>(prof, rows, r, group, k);
+                }
             }
         }
         unfit == 0
@@ -267,7 +289,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
         let mut parts = [Block::uninit(); 2];
         let parts = parts.as_mut_ptr().cast::<f32>();
         let here = rows.rows.min(V::LANES);
-        (group.bad, group.far) = (0, false);
+        (group.bad, group.far, group.written) = (0, false, 0);
         for r in 0..V::LANES {
             let to = parts.add(V::PARTS * r * V::LANES);
             let mut maxima = [none; 2];
@@ -330,6 +352,28 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
     }
 }
 
+/// Solves, and with `WRITE` writes, the rows of a group that have few candidates, `among` some.
+///
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn settle_sparse<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group, among: u32) {
+    // SAFETY: as the caller vouches; the arrays hold a vector.
+    unsafe {
+        let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
+        let Rows { z, out, d, .. } = rows;
+        let of_group = picked::Rows { z, out, d, max, scale, bound: hi.add(lo), wanted: group.active & among };
+        let (done, t, rest) = picked::solve::<V, P, WRITE>(prof, &of_group);
+        let is_done = V::lanes_of(done);
+        group.put(t.select(is_done, hi), rest.select(is_done, lo));
+        group.active &= !done;
+        if WRITE {
+            group.written = done;
+        }
+    }
+}
+
 /// A guess of τ for the rows of sparsemax with most of their maxima in the support, and so many others of which
 /// nothing is known. `slope` is the number of those maxima.
 ///
@@ -343,7 +387,7 @@ unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *co
 unsafe fn leap<V: Vector>(group: &mut Group, slope: V, d: usize) {
     // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
     unsafe {
-        let most = slope.gt(V::splat((V::PARTS * V::LANES) as f32 * 0.5));
+        let most = slope.gt(V::splat(dense_from::<V>()));
         group.far = group.active & V::bits(most) != 0;
         if group.far {
             let (zero, one) = (V::splat(0.0), V::splat(1.0));
@@ -374,7 +418,8 @@ unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, 
         // Rows that stay make a step of zero, which moves nothing: if results were chosen lane by lane,
         // compilers would write them by masked stores, which some CPUs do slowly.
         let step = step.keep(moves);
-        group.put(h, if fine { l.add(step) } else { step });
+        // A first step was taken at `hi` alone.
+        group.put(h, if fine { l.add(step) } else { step.select(was, l) });
         // After a step back nothing is known of the slope.
         V::splat(f32::INFINITY).select(V::splat(0.0).gt(step), g).store(group.before.as_mut_ptr());
         if P::LOOKS_TWICE {

@@ -104,7 +104,9 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                             t = prof.root::<V, true>(list, n, frame, found.tau);
                             let c = (list, index.cast_const(), n);
                             pu = match gain {
-                                _ if !P::DEAR && n >= d / 16 => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
+                                _ if !P::DEAR && n >= d / 16 => {
+                                    any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain)
+                                }
                                 None => scatter::<V, P, false>(prof, c, out, t, 1.0),
                                 Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
                             };

@@ -16,7 +16,7 @@
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
-//! | `direct.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows |
+//! | `direct.rs`, `picked.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows or on few candidates |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `anchored.rs`, `settle.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
@@ -50,6 +50,7 @@ mod narrow;
 mod norm;
 mod oscar;
 mod pair;
+mod picked;
 mod portable;
 mod product;
 mod profile;

@@ -79,7 +79,11 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
                 }
                 value = p.mul(gain);
             }
-            if stream { value.stream(out.add(i)) } else { value.store(out.add(i)) }
+            if stream {
+                value.stream(out.add(i))
+            } else {
+                value.store(out.add(i))
+            }
             i += V::LANES;
         }
         if i < d {

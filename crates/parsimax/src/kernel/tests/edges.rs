@@ -116,6 +116,37 @@ fn nearly_equal_rows_sum_to_one() {
     check_rows(&rows, 1.0, "nearly equal");
 }
 
+/// Rows with few candidates and rows with many go different ways, and so do neighbours; every way leads to the same.
+#[test]
+fn any_number_of_candidates() {
+    let mut rng = fastrand::Rng::with_seed(53);
+    for d in [128, 200, 512, 1024] {
+        let mut places: Vec<usize> = (0..d).collect();
+        let sizes = [1, 2, 15, 16, 17, 33, 47, 48, 49, 64, 100];
+        let mut z = vec![-20.0f32; sizes.len() * d];
+        for (row, m) in z.chunks_exact_mut(d).zip(sizes) {
+            rng.shuffle(&mut places);
+            places[..m].iter().for_each(|at| row[*at] = 1.5);
+        }
+        for map in [Map::Sparsemax, Map::Entmax15] {
+            for level in available() {
+                let (p, tau, _) = run(level, map, &z, d, 1.0);
+                for (r, m) in sizes.into_iter().enumerate() {
+                    let (z, p) = (&z[r * d..][..d], &p[r * d..][..d]);
+                    let share = 1.0 / m as f64;
+                    // τ of m equal scores: [x − τ] = 1/m, or [x/2 − τ]² = 1/m.
+                    let expected = if map == Map::Sparsemax { 1.5 - share } else { 0.75 - share.sqrt() };
+                    assert!((tau[r] - expected).abs() < 4e-7, "{level:?} {map:?} d={d} m={m}: τ {}", tau[r]);
+                    for (z, p) in z.iter().zip(p) {
+                        let right = if *z > 0.0 { share } else { 0.0 };
+                        assert!((f64::from(*p) - right).abs() <= 2.5e-7 * right, "{level:?} {map:?} d={d} m={m}: {p}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn a_million_columns() {
     let mut rng = fastrand::Rng::with_seed(8);

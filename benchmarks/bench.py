@@ -5,6 +5,7 @@ Everything runs in this process, interleaved, best of N. Results go to benchmark
 
 import argparse
 import datetime
+import os
 import pathlib
 import time
 
@@ -25,6 +26,7 @@ def arguments():
     parser.add_argument("--filter", default="", help="only operations, shapes or inputs that contain this text")
     parser.add_argument("--threads", default="1,2", help="numbers of threads, separated by commas (default 1,2)")
     parser.add_argument("--rounds", type=int, help="rounds at most (default 40, quick 6)")
+    parser.add_argument("--level", choices=["avx2", "avx512"], help="force both sides to an instruction set")
     parser.add_argument("--no-scaling", action="store_true", help="leave out time against d")
     parser.add_argument("--models", action="store_true", help="training steps of whole models instead; has its own --help")
     parser.add_argument("--output", type=pathlib.Path, default=HERE / "results", help="folder of the results")
@@ -37,6 +39,9 @@ def arguments():
         parser.error("--threads takes numbers of at least 1")
     if len({count for count in options.threads if count > 1}) > 1:
         parser.error("--threads takes one number above 1: a process has one pool")
+    if options.level:
+        # Both look when they first compute, which is later than this.
+        os.environ |= {"PARSIMAX_KERNEL": options.level, "ATEN_CPU_CAPABILITY": options.level}
     return options
 
 
@@ -156,7 +161,8 @@ def main():
         curves = scaling.measure(run, effort)
     results = run.results(curves)
     options.output.mkdir(parents=True, exist_ok=True)
-    stem = options.output / (results["date"] + ("-quick" if options.quick else ""))
+    name = [results["date"], *(["quick"] if options.quick else []), *([options.level] if options.level else [])]
+    stem = options.output / "-".join(name)
     written = [stem.with_suffix(".json"), stem.with_suffix(".md")]
     written[0].write_text(report.as_json(results))
     written[1].write_text(report.markdown(results))

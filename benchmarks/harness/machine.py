@@ -5,6 +5,8 @@ import platform
 import subprocess
 from importlib.metadata import version
 
+import torch
+
 
 def describe(root):
     """Processor, versions and commit; nothing that names a person or a host."""
@@ -19,6 +21,7 @@ def describe(root):
         "commit": _first_line(["git", "describe", "--always", "--dirty"], root),
         "load": round(os.getloadavg()[0], 1),
         "kernel": os.environ.get("PARSIMAX_KERNEL", "detected"),
+        "torch_kernel": torch.backends.cpu.get_cpu_capability(),
     }
 
 

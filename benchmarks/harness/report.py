@@ -17,7 +17,7 @@ def markdown(results):
         f"# Benchmark of {results['date']}",
         f"{kind} {results['seconds']:.0f} s on {machine['cores']} cores of {machine['processor']}; "
         f"PyTorch {machine['torch']}, entmax {machine['entmax']}, {machine['rustc']}, "
-        f"commit {machine['commit']}, kernel {machine['kernel']}.",
+        f"commit {machine['commit']}, kernels: parsimax {machine['kernel']}, PyTorch {machine['torch_kernel']}.",
         _noise(results),
         _skipped(results["skipped"]),
         _differences(results["differences"]),

@@ -21,7 +21,11 @@ use super::profile::{At, Tau};
 use super::scan::{collect_indexed, row_max};
 use super::solve::{Frame, cut, make_ready};
 use super::structured::Work;
-use super::vector::{Vector, outlined};
+use super::vector::{Vector, outlined, write};
+
+/// Candidates that are listed at most, 128 KiB with their positions; a row with more is solved in the place of its
+/// result.
+const ROOM: usize = 16_384;
 
 /// Terms that a lane adds in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
@@ -120,9 +124,9 @@ macro_rules! by_power {
 /// # Safety
 /// The CPU has the instruction set of `V`; `out` is as long as `z`.
 pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], m: f64, gamma: f64, work: &mut Work) -> Status {
-    let (list, index) = work.lists(z.len());
+    let (list, index) = work.lists(z.len().min(ROOM));
     let place = (z.as_ptr(), out.as_mut_ptr(), z.len());
-    // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set.
+    // SAFETY: the lists hold a row or `ROOM` entries, and two vectors; the caller vouches for the instruction set.
     let max = unsafe { by_power!(m, solve_row::<V>(place, m, gamma, list, index)) };
     let status = Status::of_max(max);
     if status != Status::Ok {
@@ -135,8 +139,8 @@ outlined! {
     /// Maximum of a row, NaN if it holds one; writes the probabilities if it is finite.
     ///
     /// # Safety
-    /// The row is readable, its place writable for as many floats, `list` and `index` for `2·LANES` more; the
-    /// CPU has the instruction set of `V`.
+    /// The row is readable, its place writable for as many floats, `list` and `index` for as many, or [`ROOM`], and
+    /// `2·LANES` more; the CPU has the instruction set of `V`.
     unsafe fn solve_row<V, P: Power>(
         power: P,
         row: (*const f32, *mut f32, usize),
@@ -165,20 +169,20 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
             return max;
         }
         let frame = Frame { max, scale: (1.0 / gamma) as f32 };
-        let n = collect_indexed::<V>(z, d, cut(-1.0, frame), 0, list, index);
-        make_ready::<V>(list, n, frame);
-        // What lies behind the list in its last vector must not count.
-        V::splat(f32::NEG_INFINITY).store(list.add(n));
-        let at = At::<V>::new(Tau::new(root::<V, P>(power, list, n, m)));
-        let mut total = V::wide_zero();
-        let mut i = 0;
-        while i < n {
-            let u = power.powers(at.excess(V::load(list.add(i)))).1;
-            total = V::wide_add(total, u);
-            u.store(list.add(i));
-            i += V::LANES;
+        let least = cut(-1.0, frame);
+        if d > ROOM && count::<V>(z, d, least) > ROOM {
+            for k in 0..d {
+                *out.add(k) = (*z.add(k) - frame.max) * frame.scale;
+            }
+            let factor = weigh::<V, P>(power, out, d, m);
+            for k in 0..d {
+                *out.add(k) *= factor;
+            }
+            return max;
         }
-        let factor = (1.0 / V::wide_total(total)) as f32;
+        let n = collect_indexed::<V>(z, d, least, 0, list, index);
+        make_ready::<V>(list, n, frame);
+        let factor = weigh::<V, P>(power, list, n, m);
         if n == d {
             for k in 0..n {
                 *out.add(k) = *list.add(k) * factor;
@@ -193,10 +197,55 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
     }
 }
 
+/// How many scores are above `least`.
+///
+/// # Safety
+/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn count<V: Vector>(z: *const f32, d: usize, least: f32) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let least = V::splat(least);
+        let above = |i: usize| entries::<V>(z.add(i), d - i).gt(least);
+        (0..d).step_by(V::LANES).map(|i| V::bits(above(i)).count_ones() as usize).sum()
+    }
+}
+
+/// Turns `n` entries `x` into `u`; returns the factor that makes them probabilities.
+///
+/// # Safety
+/// `x` is readable and writable for `n` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn weigh<V: Vector, P: Power>(power: P, x: *mut f32, n: usize, m: f64) -> f32 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let at = At::<V>::new(Tau::new(root::<V, P>(power, x, n, m)));
+        let mut total = V::wide_zero();
+        let mut i = 0;
+        while i < n {
+            let u = power.powers(at.excess(entries::<V>(x.add(i), n - i))).1;
+            total = V::wide_add(total, u);
+            write(u, x.add(i), (n - i).min(V::LANES));
+            i += V::LANES;
+        }
+        (1.0 / V::wide_total(total)) as f32
+    }
+}
+
+/// The next vector of entries, of which `left` are left; −∞ behind the last.
+///
+/// # Safety
+/// `x` is readable for `left` floats, or a vector if those are more; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn entries<V: Vector>(x: *const f32, left: usize) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe { if left >= V::LANES { V::load(x) } else { V::load_first(x, left, f32::NEG_INFINITY) } }
+}
+
 /// τ of `n` entries whose maximum is 0.
 ///
 /// # Safety
-/// `x` is readable for `n` floats rounded up to whole vectors, with −∞ behind the last.
+/// `x` is readable for `n` floats.
 #[inline(always)]
 unsafe fn root<V: Vector, P: Power>(power: P, x: *const f32, n: usize, m: f64) -> f64 {
     if n == 1 {
@@ -262,7 +311,7 @@ unsafe fn moments<V: Vector, P: Power>(power: P, x: *const f32, n: usize, tau: f
                     if k == 1 && i + V::LANES >= end {
                         break;
                     }
-                    let e = at.excess(V::load(x.add(i + k * V::LANES)));
+                    let e = at.excess(entries::<V>(x.add(i + k * V::LANES), n - i - k * V::LANES));
                     let (c, a) = power.powers(e);
                     sum[0] = sum[0].add(a);
                     sum[1] = a.fma(e, sum[1]);

@@ -27,6 +27,9 @@ use super::vector::{Vector, outlined, write};
 /// result.
 const ROOM: usize = 16_384;
 
+/// Entries that are looked at before the list is.
+const CHUNK: usize = 4096;
+
 /// Terms that a lane adds in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
 
@@ -170,7 +173,7 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
         }
         let frame = Frame { max, scale: (1.0 / gamma) as f32 };
         let least = cut(-1.0, frame);
-        if d > ROOM && count::<V>(z, d, least) > ROOM {
+        let Some(n) = candidates::<V>(z, d, least, list, index) else {
             for k in 0..d {
                 *out.add(k) = (*z.add(k) - frame.max) * frame.scale;
             }
@@ -179,8 +182,7 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
                 *out.add(k) *= factor;
             }
             return max;
-        }
-        let n = collect_indexed::<V>(z, d, least, 0, list, index);
+        };
         make_ready::<V>(list, n, frame);
         let factor = weigh::<V, P>(power, list, n, m);
         if n == d {
@@ -197,18 +199,26 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
     }
 }
 
-/// How many scores are above `least`.
+/// Lists the scores above `least`; how many, or `None` if there may be more than [`ROOM`].
 ///
 /// # Safety
-/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
+/// As [`solve_row`].
 #[inline(always)]
-unsafe fn count<V: Vector>(z: *const f32, d: usize, least: f32) -> usize {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let least = V::splat(least);
-        let above = |i: usize| entries::<V>(z.add(i), d - i).gt(least);
-        (0..d).step_by(V::LANES).map(|i| V::bits(above(i)).count_ones() as usize).sum()
+unsafe fn candidates<V: Vector>(z: *const f32, d: usize, least: f32, list: *mut f32, index: *mut u32) -> Option<usize> {
+    if d <= ROOM {
+        // SAFETY: as the caller vouches.
+        return Some(unsafe { collect_indexed::<V>(z, d, least, 0, list, index) });
     }
+    let mut n = 0;
+    for first in (0..d).step_by(CHUNK) {
+        let len = (d - first).min(CHUNK);
+        if n + len > ROOM {
+            return None;
+        }
+        // SAFETY: the chunk lies within the row, and what it may bring within the lists.
+        n += unsafe { collect_indexed::<V>(z.add(first), len, least, first as u32, list.add(n), index.add(n)) };
+    }
+    Some(n)
 }
 
 /// Turns `n` entries `x` into `u`; returns the factor that makes them probabilities.

@@ -52,6 +52,30 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
     tau: Tau,
     gain: f32,
 ) -> f64 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if stream && out.align_offset(V::LANES * size_of::<f32>()) == 0 {
+            dense_with::<V, P, LOSS, true>(prof, z, out, d, frame, tau, gain)
+        } else {
+            dense_with::<V, P, LOSS, false>(prof, z, out, d, frame, tau, gain)
+        }
+    }
+}
+
+/// [`dense`], streamed or not.
+///
+/// # Safety
+/// As [`dense`]; what is streamed is aligned.
+#[inline(always)]
+unsafe fn dense_with<V: Vector, P: Profile, const LOSS: bool, const STREAM: bool>(
+    prof: P,
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    frame: Frame,
+    tau: Tau,
+    gain: f32,
+) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let at = At::new(tau);
@@ -59,7 +83,6 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
         let (mut wide, none) = (V::wide_zero(), V::splat(0.0));
         // Some terms a lane are summed in f32, before the sum moves to f64.
         let (mut sum, mut terms) = (none, 0);
-        let stream = stream && out.align_offset(V::LANES * size_of::<f32>()) == 0;
         let mut i = 0;
         while i + V::LANES <= d {
             let x = V::load(z.add(i)).sub(max).mul(scale);
@@ -79,7 +102,7 @@ pub(crate) unsafe fn dense_any<V: Vector, P: Profile, const LOSS: bool>(
                 }
                 value = p.mul(gain);
             }
-            if stream {
+            if STREAM {
                 value.stream(out.add(i))
             } else {
                 value.store(out.add(i))

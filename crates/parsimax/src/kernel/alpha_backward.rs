@@ -20,10 +20,11 @@
 //! behind whatever all of `v` have in common. Rows up to [`SHORT`] wide go `LANES` at a time: what is one
 //! number a row is worked out for all of them at once.
 
-use super::backward::{Identity, Indicator, Power, Root, SHORT, Weight};
+use super::backward::SHORT;
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
 use super::pair::Pair;
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
+use super::weight::{Identity, Indicator, Power, Root, Weight};
 use super::{Backward, steep_backward};
 
 /// `u/u₀` is not known more closely than this.

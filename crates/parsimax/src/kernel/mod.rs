@@ -21,7 +21,7 @@
 //! | `anchored.rs`, `settle.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
-//! | `backward.rs` | vector–Jacobian products |
+//! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
 //! | `structured.rs`, `fused.rs`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups |
 //! | `oscar.rs` | oscarmax |
 //! | `norm.rs`, `narrow.rs` | sq-pnorm-max; narrow rows of its default in lanes |
@@ -65,6 +65,7 @@ mod steep_backward;
 mod structured;
 mod tv;
 mod vector;
+mod weight;
 mod write;
 
 #[cfg(target_arch = "x86_64")]

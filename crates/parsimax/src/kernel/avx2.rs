@@ -56,7 +56,7 @@ impl Vector for Avx2 {
 
     #[inline(always)]
     unsafe fn call<T: Task>(task: T) -> T::Output {
-        #[target_feature(enable = "avx2,fma,popcnt")]
+        #[target_feature(enable = "avx2,fma,bmi1,bmi2,popcnt")]
         unsafe fn inside<T: Task>(task: T) -> T::Output {
             // SAFETY: the caller vouches for the features and for the task.
             unsafe { task.run() }

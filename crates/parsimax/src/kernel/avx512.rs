@@ -58,7 +58,7 @@ impl Vector for Avx512 {
 
     #[inline(always)]
     unsafe fn call<T: Task>(task: T) -> T::Output {
-        #[target_feature(enable = "avx512f,popcnt")]
+        #[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,bmi1,bmi2,popcnt")]
         unsafe fn inside<T: Task>(task: T) -> T::Output {
             // SAFETY: the caller vouches for the features and for the task.
             unsafe { task.run() }

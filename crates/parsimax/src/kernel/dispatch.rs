@@ -9,9 +9,9 @@ use std::sync::OnceLock;
 pub enum Level {
     /// Plain Rust over arrays of eight floats.
     Portable,
-    /// x86-64 with AVX2 and FMA, eight lanes.
+    /// x86-64 with AVX2, FMA and BMI, eight lanes.
     Avx2,
-    /// x86-64 with AVX-512F, sixteen lanes.
+    /// The same with AVX-512 (F, VL, BW, DQ), sixteen lanes.
     Avx512,
     /// AArch64, four lanes.
     Neon,
@@ -41,10 +41,18 @@ impl Level {
             Level::Avx2 => {
                 is_x86_feature_detected!("avx2")
                     && is_x86_feature_detected!("fma")
+                    && is_x86_feature_detected!("bmi1")
+                    && is_x86_feature_detected!("bmi2")
                     && is_x86_feature_detected!("popcnt")
             }
             #[cfg(target_arch = "x86_64")]
-            Level::Avx512 => is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("popcnt"),
+            Level::Avx512 => {
+                Level::Avx2.is_available()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512dq")
+            }
             #[cfg(target_arch = "aarch64")]
             Level::Neon => std::arch::is_aarch64_feature_detected!("neon"),
             #[allow(unreachable_patterns)]

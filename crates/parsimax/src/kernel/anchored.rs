@@ -18,6 +18,7 @@
 use super::alpha::alone;
 use super::direct::two_maxima;
 use super::expo::{exp2_nonpos, log2_of_parts};
+use super::level;
 use super::pair::Pair;
 use super::scan::{collect_indexed, into_lanes};
 use super::settle::carry;
@@ -250,7 +251,8 @@ unsafe fn solve_group_any<V: Vector>(
             place.level = V::splat(0.35f64.powf(prof.delta) as f32);
             let least = prof.least(2 * V::LANES);
             let tops = (tops.as_ptr(), 2 * V::LANES);
-            prof.settle(tops, max, &mut place, (SHARED, FIRST_STEPS), least, V::lanes_of(fit));
+            let all = V::lanes_of(fit);
+            prof.settle(tops, max, &mut place, (SHARED, FIRST_STEPS), least, (all, all));
             start = place;
         }
         let mut cut = prof.cut(start);
@@ -263,21 +265,25 @@ unsafe fn solve_group_any<V: Vector>(
         if is_steep {
             // Where a bound leaves too many to sort, the maxima tell more, in order.
             many = crowded(&kept, fit);
-            if many != 0 && d > FEW {
-                let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], many);
-                let is_here = V::lanes_of(many);
+            // Maxima that are all equal tell nothing by their order.
+            let tied = V::bits(level::least::<V>((tops.as_ptr(), 2 * V::LANES)).ge(max));
+            let unordered = many & !tied;
+            if unordered != 0 && d > FEW {
+                let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
+                let is_here = V::lanes_of(unordered);
                 place = by_order.select(is_here, place);
                 // Rounding must not make it too high.
                 let lower = Place { level: place.level.mul(V::splat(1.0 + 1e-5)), ..place };
                 cut = prof.cut(lower).select(is_here, cut);
-                collect_rows::<V>((z, d), cut, many, (buffer, index, stride), &mut kept);
-            } else if many != 0 {
-                let beyond = sorted::beyond::<V>(&prof, tops.as_ptr(), 2 * V::LANES, many);
-                cut = beyond.max(cut).select(V::lanes_of(many), cut);
+                collect_rows::<V>((z, d), cut, unordered, (buffer, index, stride), &mut kept);
+            } else if unordered != 0 {
+                let is_here = V::lanes_of(unordered);
+                let beyond = sorted::beyond::<V>(&prof, tops.as_ptr(), 2 * V::LANES, unordered);
+                cut = beyond.max(cut).select(is_here, cut);
                 // `u` of the largest entry is less than its distance from there.
                 let most = max.sub(beyond).mul(V::splat(prof.scale));
-                place.level = most.select(place.level.gt(most), place.level);
-                collect_rows::<V>((z, d), cut, many, (buffer, index, stride), &mut kept);
+                place.level = most.select(V::and(place.level.gt(most), is_here), place.level);
+                collect_rows::<V>((z, d), cut, unordered, (buffer, index, stride), &mut kept);
             }
             many = crowded(&kept, fit);
             few = fit & !many;
@@ -288,7 +294,11 @@ unsafe fn solve_group_any<V: Vector>(
         // 4. The root for the candidates: by order, where they are few and α is large.
         if many != 0 {
             let candidates = (lanes.cast_const(), slots.next_multiple_of(2));
-            prof.settle(candidates, max, &mut place, (1.0, STEPS), prof.least(d), V::lanes_of(many));
+            let counts = kept.map(|n| n as f32);
+            let (near, is_level) = prof.level(candidates, max, V::load(counts.as_ptr()));
+            let far = V::lanes_of(many & !V::bits(is_level));
+            place = near.select(V::lanes_of(many & V::bits(is_level)), place);
+            prof.settle(candidates, max, &mut place, (1.0, STEPS), prof.least(d), (V::lanes_of(many), far));
         }
         if few != 0 {
             place = sorted::place::<V>(&prof, lanes, &kept, few).select(V::lanes_of(few), place);

@@ -18,7 +18,7 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs`, `picked.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows or on few candidates |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
-//! | `anchored.rs`, `settle.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `anchored.rs`, `settle.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
@@ -43,6 +43,7 @@ mod evsoftmax;
 mod expo;
 mod fused;
 mod groups;
+mod level;
 mod long;
 mod loss;
 pub mod matmul;

@@ -74,7 +74,8 @@ pub(super) unsafe fn carry<V: Vector>(sum: V, lost: V, term: V) -> (V, V) {
 }
 
 impl Anchored {
-    /// Steps towards the threshold at which the entries have that mass, in the lanes that are active.
+    /// Steps towards the threshold at which the entries have that mass, in the lanes that are active; of these some
+    /// start `far` from it.
     ///
     /// Steps are watched in `u` of the largest entry, in which the sum grows: one that leaves what is known of
     /// it (`least` to begin with), or follows one that did not lessen the residual, goes between the ends instead.
@@ -90,7 +91,7 @@ impl Anchored {
         place: &mut Place<V>,
         (mass, steps): (f32, usize),
         least: f32,
-        mut active: V::Mask,
+        (mut active, far): (V::Mask, V::Mask),
     ) {
         // SAFETY: as the caller vouches.
         unsafe {
@@ -105,14 +106,14 @@ impl Anchored {
             for k in 1..TERMS {
                 series[k] = series[k - 1] * (self.steep - k as f32) / (k + 1) as f32;
             }
-            for _ in 0..rough_steps(self.delta) {
+            for _ in 0..if V::bits(far) == 0 { 0 } else { rough_steps(self.delta) } {
                 let sums = self.sums::<V, true>(c, slots, *place);
                 let (low, y) = self.curve(&sums, *place, V::splat(1.0));
                 let rise = self.steepen(V::splat(mass).sub(sums.f).div(y.mul(sums.g)).add(one)).sub(one);
                 let top = max.sub(sums.least).fma(scale, y.fma(rise, low));
                 let top = top.select(more.gt(top), more);
-                place.from = max.select(active, place.from);
-                place.level = top.select(top.gt(less), less).select(active, place.level);
+                place.from = max.select(far, place.from);
+                place.level = top.select(top.gt(less), less).select(far, place.level);
             }
             for _ in 0..steps {
                 let sums = self.sums::<V, false>(c, slots, *place);

@@ -64,6 +64,27 @@ fn ties_gaps_and_magnitudes() {
     }
 }
 
+#[test]
+fn nearly_equal_rows() {
+    let mut rng = fastrand::Rng::with_seed(26);
+    for alpha in [1.3, 1.6, 1.75, 1.95, 2.2, 3.0, 4.0] {
+        for d in [3, 17, 64, 100, 300, 900] {
+            // The width of a row, in units of what `u` of equal entries would be.
+            for width in [1e-3, 0.1, 0.5, 1.0, 2.0, 4.0] {
+                let unit = width * (d as f64).powf(1.0 - alpha) / (alpha - 1.0);
+                let lopsided = |rng: &mut fastrand::Rng| (0.7 + unit * rng.f64().powi(3)) as f32;
+                let z: Vec<f32> = (0..20 * d).map(|_| lopsided(&mut rng)).collect();
+                for level in available() {
+                    let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                    for (p, z) in p.chunks(d).zip(z.chunks(d)) {
+                        check(p, &reference(Map::Entmax(alpha), z, 1.0), &format!("{level:?} α={alpha} d={d} {width}"));
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn gradient(level: Level, alpha: f64, (z, p): (&[f32], &[f32]), v: &[f32], d: usize) -> (Vec<f32>, Vec<f64>) {
     let (mut out, mut da) = (vec![7.0; p.len()], vec![7.0; p.len() / d]);
     with_level(level, || {

@@ -15,15 +15,13 @@
 
 use super::profile::{Direct, STEPS, Tau};
 use super::solve::Frame;
+use super::sweep::LARGE;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
 use super::{Forward, Status, long, picked};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
-
-/// Largest `|scale·z|` of a row's maximum for which τ is kept in the units of `scale·z`.
-const LARGE: f32 = 8192.0;
 
 /// A sum of terms beyond which the next step hardly finds the root.
 const FAR: f32 = 1.25;

@@ -28,6 +28,9 @@ const CROWDED: usize = 1024;
 /// Candidates that are listed at most: 128 KiB of scores and positions.
 const ROOM: usize = 16_384;
 
+/// The part of the maxima in a chunk that are candidates from which on a list is not worth its making.
+const SWEPT: usize = 8;
+
 /// More tiles than this with candidates are worth a better bound.
 const MANY_TILES: u32 = 12;
 
@@ -40,11 +43,21 @@ pub(crate) struct Habit {
     many: bool,
 }
 
+/// How a row is scanned.
+#[derive(Clone, Copy)]
+struct Manner {
+    /// Zeros are written before they are asked for.
+    early: bool,
+    /// They are streamed.
+    stream: bool,
+    /// A row with many candidates is swept, which is cheaper than a long list.
+    sweep: bool,
+}
+
 impl Habit {
-    /// Whether zeros come early, and whether they are streamed: if hardly any will be overwritten, since those
-    /// would have to be fetched again.
-    fn zeros(self, stream: bool) -> (bool, bool) {
-        (!self.late, stream && !self.many)
+    /// Zeros are streamed if hardly any will be overwritten, since those would have to be fetched again.
+    fn manner(self, stream: bool, sweep: bool) -> Manner {
+        Manner { early: !self.late, stream: stream && !self.many, sweep }
     }
 }
 
@@ -83,7 +96,8 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
             let z = job.z.as_ptr().add(r * d);
             let out = job.out.as_mut_ptr().add(r * d);
             let mut tau = 0.0;
-            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), job.scratch.habit.zeros(stream)) {
+            let manner = job.scratch.habit.manner(stream, P::SWEEPS && V::FUSED);
+            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), manner) {
                 Err(status) => {
                     std::slice::from_raw_parts_mut(out, d).fill(status.fill());
                     status
@@ -111,14 +125,17 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                                 Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
                             };
                         }
-                        None => {
-                            t = prof.root::<V, false>(z, d, frame, found.tau);
-                            pu = match gain {
-                                _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
-                                None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
-                                Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
-                            };
-                        }
+                        None => match prof.sweep::<V>((z, d), out_dense, frame, found.tau, gain, list) {
+                            Some(swept) => (t, pu) = swept,
+                            None => {
+                                t = prof.root::<V, false>(z, d, frame, found.tau);
+                                pu = match gain {
+                                    _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
+                                    None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
+                                    Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
+                                };
+                            }
+                        },
                     }
                     if let Some(sums) = sums.as_deref_mut() {
                         sums[r] = RowSum { max: frame.max, tau: t.value(), pu };
@@ -167,7 +184,7 @@ pub(crate) unsafe fn one_row<V: Vector, B: Slope, P: Profile>(
 
 outlined! {
     /// One pass over the row: maximum, bound, candidates, zeros. A row that is dense from its
-    /// first chunk needs no zeros; they come `early`, or after a look at that chunk. Zeros may be streamed.
+    /// first chunk needs no zeros; they come early, or after a look at that chunk.
     ///
     /// # Safety
     /// `z` is readable and `out` writable for `d` floats; the lists of scores and positions are
@@ -180,7 +197,7 @@ outlined! {
         d: usize,
         scale: f32,
         lists: (*mut f32, *mut u32),
-        zeros: (bool, bool),
+        manner: Manner,
     ) -> Result<Found, Status> => scan_any
 }
 
@@ -194,7 +211,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
     d: usize,
     scale: f32,
     (list, index): (*mut f32, *mut u32),
-    (early, stream): (bool, bool),
+    Manner { early, stream, sweep }: Manner,
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list is cut short before it outgrows its room.
     unsafe {
@@ -232,7 +249,13 @@ unsafe fn scan_any<V: Vector, P: Slope>(
             if sparse && top > limit {
                 let count = len.div_ceil(TILE);
                 let (mut mask, mut many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
-                if mask.count_ones() > MANY_TILES {
+                let all = count * V::LANES;
+                // Looking at all of the row costs less than a list of an eighth of it.
+                let is_swept = |many: usize, part: usize, limit: f32| {
+                    sweep && many * SWEPT >= all * part && (d <= CHUNK || is_even::<V>(z, d, limit, V::LANES / 4))
+                };
+                sparse = !is_swept(many, SWEPT - 2, limit);
+                if sparse && mask.count_ones() > MANY_TILES {
                     // The maxima of the tiles are a larger subset.
                     let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
                     tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 4) - 1e-6);
@@ -240,10 +263,11 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                     (mask, many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
                 }
                 // Where nearly every maximum is a candidate, so is a third or more of what lies below it.
-                if many * 32 >= count * V::LANES * 31 {
-                    sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit));
+                if sparse && many * 32 >= all * 31 {
+                    sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit, V::LANES));
                 }
-                let few = many < 2 * mask.count_ones() as usize;
+                sparse &= !is_swept(many, 1, limit);
+                let few = V::LANES < MAX_LANES && many < 2 * mask.count_ones() as usize;
                 while sparse && mask != 0 {
                     let at = mask.trailing_zeros() as usize * TILE;
                     let (tile, rest, place) = (chunk.add(at), (len - at).min(TILE), (start + at) as u32);
@@ -286,9 +310,9 @@ unsafe fn lane_bound<V: Vector, P: Slope>(prof: P, m: V, frame: Frame) -> f64 {
         let x = m.sub(V::splat(frame.max)).mul(V::splat(frame.scale));
         let mut tau = -1.0;
         for _ in 0..4 {
-            let (f, g) = prof.terms(x, &At::new(Tau::new(f64::from(tau as f32))));
-            let total = |v| V::wide_total(V::wide_add(V::wide_zero(), v));
-            tau += prof.step_wide(total(f), total(g));
+            let (f, g) = prof.terms(x, &At::new(Tau { hi: tau as f32, ..Tau::default() }));
+            let (f, g) = f.totals(g);
+            tau += prof.step_wide(f64::from(f), f64::from(g));
         }
         tau - 1e-6
     }
@@ -327,16 +351,16 @@ unsafe fn ahead<V: Vector>(z: *const f32, d: usize) -> [V; 3] {
     unsafe { [V::load(z.add(d / 2)), V::load(z.add(d / 4 * 3)), V::load(z.add(d - V::LANES))] }
 }
 
-/// Whether the rest of the row has as many candidates as its first chunk, by a glance.
+/// Whether the rest of the row has more candidates than some among the three vectors of a glance.
 ///
 /// # Safety
 /// As [`outlook`].
 #[inline(always)]
-unsafe fn is_even<V: Vector>(z: *const f32, d: usize, limit: f32) -> bool {
+unsafe fn is_even<V: Vector>(z: *const f32, d: usize, limit: f32, some: usize) -> bool {
     // SAFETY: as the caller vouches.
     let above = |v: V| unsafe { V::bits(v.gt(V::splat(limit))).count_ones() as usize };
     // SAFETY: as the caller vouches.
-    d > CHUNK && unsafe { ahead::<V>(z, d) }.map(above).iter().sum::<usize>() > V::LANES
+    d > CHUNK && unsafe { ahead::<V>(z, d) }.map(above).iter().sum::<usize>() > some
 }
 
 /// Leaves the entries of a list that are above `limit`; returns how many.

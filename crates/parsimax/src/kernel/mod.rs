@@ -19,6 +19,7 @@
 //! | `direct.rs`, `picked.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows or on few candidates |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `anchored.rs`, `settle.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
@@ -64,6 +65,7 @@ mod solve;
 mod sorted;
 mod steep_backward;
 mod structured;
+mod sweep;
 mod tv;
 mod vector;
 mod weight;

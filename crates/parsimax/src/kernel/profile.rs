@@ -18,6 +18,7 @@
 
 use super::expo::{exp2_nonpos, log2};
 use super::solve::{Frame, solve};
+use super::sweep;
 use super::vector::Vector;
 
 /// More steps than the argument above allows for `d = 2³²` and f32 residuals.
@@ -164,6 +165,42 @@ pub(crate) trait Profile: Slope {
         // SAFETY: as the caller vouches.
         Tau::new(unsafe { solve::<V, Self, READY>(*self, z, len, frame, start) })
     }
+    /// Whether there may be a quicker way to long rows with many candidates: [`sweep`](Profile::sweep).
+    const SWEEPS: bool = false;
+    /// Solves and writes a long row with many candidates, if there is a quicker way than [`root`](Profile::root).
+    ///
+    /// # Safety
+    /// As [`sweep::row`].
+    unsafe fn sweep<V: Vector>(
+        &self,
+        _row: (*const f32, usize),
+        _out: (*mut f32, bool),
+        _frame: Frame,
+        _start: f64,
+        _gain: Option<f32>,
+        _list: *mut f32,
+    ) -> Option<(Tau, f64)> {
+        None
+    }
+}
+
+/// [`Profile::sweep`] of a mapping that is [`Direct`].
+macro_rules! swept {
+    () => {
+        const SWEEPS: bool = true;
+        unsafe fn sweep<V: Vector>(
+            &self,
+            row: (*const f32, usize),
+            out: (*mut f32, bool),
+            frame: Frame,
+            start: f64,
+            gain: Option<f32>,
+            list: *mut f32,
+        ) -> Option<(Tau, f64)> {
+            // SAFETY: as the caller vouches.
+            unsafe { sweep::row::<V, Self>(*self, row, out, frame, start, gain, list) }
+        }
+    };
 }
 
 /// `e = 1`: residual `Σu − 1`, slope `|S|`. The field is the factor on `x`: 1 for the
@@ -193,6 +230,7 @@ impl Slope for Sparsemax {
 }
 
 impl Profile for Sparsemax {
+    swept!();
     #[inline(always)]
     unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
@@ -247,6 +285,7 @@ impl Slope for Entmax15 {
 }
 
 impl Profile for Entmax15 {
+    swept!();
     #[inline(always)]
     unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
         f.sub(f.sqrt()).div(g)
@@ -399,6 +438,12 @@ pub(crate) trait Direct: Profile {
     unsafe fn goes_on<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask;
     /// `u^e`
     fn power<V: Vector>(&self, u: V) -> V;
+    /// Whether the number of entries in the support makes a step better.
+    const CURVED: bool;
+    /// The step from the sums over a whole row.
+    fn leap(&self, sums: sweep::Sums) -> f64;
+    /// Whether the step, from either side, leaves nothing but rounding noise: as [`Profile::unsettled_wide`].
+    fn is_swept(&self, sums: sweep::Sums, before: f64, step: f64, n: f64) -> bool;
 }
 
 impl Direct for Sparsemax {
@@ -424,6 +469,13 @@ impl Direct for Sparsemax {
     fn power<V: Vector>(&self, u: V) -> V {
         u
     }
+    const CURVED: bool = false;
+    fn leap(&self, sweep::Sums { f, g, .. }: sweep::Sums) -> f64 {
+        self.step_wide(f, g)
+    }
+    fn is_swept(&self, sweep::Sums { f, g, .. }: sweep::Sums, before: f64, step: f64, n: f64) -> bool {
+        !self.unsettled_wide((f, g), before, step, n)
+    }
 }
 
 impl Direct for Entmax15 {
@@ -442,5 +494,17 @@ impl Direct for Entmax15 {
     #[inline(always)]
     fn power<V: Vector>(&self, u: V) -> V {
         u.mul(u)
+    }
+    const CURVED: bool = true;
+    /// The nearer root of `n t² − 2 g t + f = 1`, or Newton's step where there is none.
+    fn leap(&self, sweep::Sums { f, g, count }: sweep::Sums) -> f64 {
+        match count.map(|n| g * g - n * (f - 1.0)) {
+            Some(square) if square >= 0.0 => (f - 1.0) / (g + square.sqrt()),
+            _ => self.step_wide(f, g),
+        }
+    }
+    /// A τ that was rounded to f32 first is left by a step of its spacing, which is below 5e−7 where that is done.
+    fn is_swept(&self, _: sweep::Sums, _: f64, step: f64, n: f64) -> bool {
+        n * step * step <= f64::from(CURVED) || step.abs() <= 4.0 * f64::from(GRAIN)
     }
 }

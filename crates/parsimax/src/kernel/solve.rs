@@ -34,7 +34,7 @@ pub(crate) struct Frame {
 
 /// The largest f32 that is not above `tau`.
 #[inline(always)]
-fn floor32(tau: f64) -> f32 {
+pub(super) fn floor32(tau: f64) -> f32 {
     let t = tau as f32;
     if f64::from(t) > tau { t.next_down() } else { t }
 }

@@ -9,6 +9,7 @@ mod forward;
 mod loss;
 mod matmul;
 mod structured;
+mod sweep;
 
 use super::*;
 

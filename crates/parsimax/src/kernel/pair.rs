@@ -86,6 +86,7 @@ impl<V: Vector> Vector for Pair<V> {
         div(b);
         sqrt();
         rough_inverse();
+        scaled_root(factor);
         rough_power(exponent);
         max(b);
         fma(b, c);

@@ -13,9 +13,12 @@ SOFTMAX_BACKWARD = "torch softmax backward"
 CROSS_ENTROPY = "torch cross_entropy"
 ATTENTION = "torch scaled_dot_product_attention"
 MEMCPY = "memcpy"
+EXP = "torch exp"
 COPY_BACKWARD = "memcpy, in the backward's place"
 ADD_BACKWARD = "torch add, in the backward's place"
+ADD_THREE_BACKWARD = "torch addcmul, in the backward's place"
 LOG_BACKWARD = "torch log, in the backward's place"
+COPY_LOSS = "memcpy, in the loss's place"
 
 ALPHAS = (1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
 QUICK_ALPHAS = (1.25, 1.75, 3.0)
@@ -34,6 +37,8 @@ def forward(native, z, alphas, keep):
     operations = [
         Operation(SOFTMAX, lambda: torch.softmax(z, -1, out=out)),
         Operation(MEMCPY, native.memcpy(out, z)),
+        # What a softmax cannot do without: an exponential of every score.
+        Operation(EXP, lambda: torch.exp(z, out=out)),
     ]
     for label, mapping in mappings(native, alphas).items():
         operations.append(Operation(f"{label} forward", native.forward(native.mapping(*mapping), z, out)))
@@ -69,7 +74,9 @@ def backward(native, z, alphas, keep):
         # What memory alone takes: one array read and one written, or two read and one written.
         Operation(COPY_BACKWARD, native.memcpy(out, v)),
         Operation(ADD_BACKWARD, lambda: torch.add(soft, v, out=out)),
-        # And what a gradient in α cannot do without: a logarithm of every probability of the support.
+        # And what a gradient in α cannot do without: scores, probabilities and gradient are read, and there is a
+        # logarithm for every probability of the support.
+        Operation(ADD_THREE_BACKWARD, lambda: torch.addcmul(z, soft, v, out=out)),
         Operation(LOG_BACKWARD, lambda: torch.log(soft, out=out)),
     ]
     for label, (name, options) in mappings(native, alphas).items():
@@ -96,7 +103,10 @@ def loss(native, z, alphas, keep):
     def forget():
         leaf.grad = None
 
-    operations = [Operation(CROSS_ENTROPY, lambda: F.cross_entropy(leaf, y).backward(), prepare=forget)]
+    operations = [
+        Operation(CROSS_ENTROPY, lambda: F.cross_entropy(leaf, y).backward(), prepare=forget),
+        Operation(COPY_LOSS, native.memcpy(gradient, z)),
+    ]
     table = {name: (name, "") for name in ("softmax", "sparsemax", "entmax15")}
     table["entmax α=1.25"] = ("entmax", "alpha=1.25")
     for label, mapping in table.items():
@@ -131,7 +141,7 @@ GROUPS = {
 }
 """Group → its operations and the one that ratios are taken of."""
 
-FLOORS = {MEMCPY, COPY_BACKWARD, ADD_BACKWARD, LOG_BACKWARD}
+FLOORS = {MEMCPY, EXP, COPY_BACKWARD, ADD_BACKWARD, ADD_THREE_BACKWARD, LOG_BACKWARD, COPY_LOSS}
 REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, ATTENTION} | FLOORS
 
 

@@ -22,8 +22,9 @@ def markdown(results):
         _skipped(results["skipped"]),
         _differences(results["differences"]),
         "## Goals\n\nTime as a fraction of the reference, one thread; the worst cell decides. The floor is what nothing "
-        "avoids in that cell: a copy of the scores, or of the gradient, or the sum of two arrays; for a gradient in α a "
-        "logarithm of every probability. A goal whose floor is above its limit is out of reach on this machine.\n\n"
+        "avoids in that cell: a copy of the scores, or of the gradient, or the sum of two arrays; for a softmax an "
+        "exponential of every score, for a gradient in α a logarithm of every probability or a sum over three arrays. A "
+        "goal whose floor is above its limit is out of reach on this machine.\n\n"
         + _goals(results),
         "## Two threads\n\nHow many times faster two threads are than one.\n\n" + _threads(results["thread_goals"]),
     ]

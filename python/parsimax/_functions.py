@@ -127,7 +127,7 @@ def budget(z, budget=2.0, axis=-1, *, gamma=1.0, mask=None, out=None):
 
 
 def entmax_csr(z, alpha=1.5, axis=-1, *, gamma=1.0, mask=None):
-    """The sparse result of `entmax`: ``(indptr, indices, data)``, never writing a dense row.
+    """The sparse result of `entmax`: ``(indptr, indices, data)``, without a dense array.
 
     Row ``r`` (rows in C order of the other axes) has the probabilities ``data[indptr[r]:indptr[r+1]]``
     at the columns ``indices[indptr[r]:indptr[r+1]]``, ascending. For a matrix,

@@ -16,7 +16,7 @@
 
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::mapping::Scratch;
-use crate::{Csr, Error, Float, Mapping, Result, Support, View, ViewMut};
+use crate::{Error, Float, Mapping, Result, View, ViewMut};
 use crate::{single, structured};
 use std::ops::Range;
 
@@ -102,7 +102,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
     }
 
     /// The mapping of a row.
-    fn mapping(&self, row: usize) -> &M {
+    pub(crate) fn mapping(&self, row: usize) -> &M {
         &self.mappings[self.group(row)]
     }
 
@@ -110,7 +110,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
         (row / self.run) % self.mappings.len()
     }
 
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.mappings[0].name()
     }
 
@@ -237,72 +237,6 @@ impl<'a, M: Mapping> Rows<'a, M> {
         Ok(gradient)
     }
 
-    /// The sparse result: support and probabilities of every row, without dense rows.
-    ///
-    /// # Errors
-    /// As [`forward`](Rows::forward).
-    pub fn csr<T: Float>(&self, z: View<'_, T>) -> Result<Csr<T>> {
-        let plan = self.plan(&z)?;
-        let parts = plan.map(|range| {
-            let (mut buffers, mut support) = (Buffers::<T>::default(), Support::default());
-            let mut part = Csr::empty(plan.z.len);
-            for row in range {
-                let Buffers { gather: [gz, ..], work: Work { clean, scratch, .. } } = &mut buffers;
-                let z = plan.z.read(z.data, row, gz);
-                clean.load(z, plan.mask(row)).map_err(|i| plan.bad_score(row, i, z[i].widen()))?;
-                support.clear();
-                if !clean.z.is_empty() {
-                    self.mapping(row).support_row(&clean.z, &mut support, scratch).map_err(|e| at_row(e, row))?;
-                }
-                part.indices.extend(support.index.iter().map(|i| clean.class(*i as usize) as u32));
-                part.ranks.extend_from_slice(&support.index);
-                part.values.extend(support.value.iter().map(|p| T::narrow(*p)));
-                part.indptr.push(part.indices.len());
-            }
-            Ok(part)
-        });
-        let mut all = Csr::empty(plan.z.len);
-        for part in parts {
-            let part = part?;
-            let base = all.indices.len();
-            all.indptr.extend(part.indptr[1..].iter().map(|end| base + end));
-            all.indices.extend(part.indices);
-            all.ranks.extend(part.ranks);
-            all.values.extend(part.values);
-        }
-        Ok(all)
-    }
-
-    /// `Jᵀv` of a sparse result: `v` holds one entry per stored probability, and so does the answer. The
-    /// gradient at every other position is 0. Costs O(support).
-    ///
-    /// # Errors
-    /// If `v` has another length, or the Jacobian of the mapping is not confined to the support.
-    pub fn csr_vjp<T: Float>(&self, p: &Csr<T>, v: &[T]) -> Result<Vec<T>> {
-        if v.len() != p.values.len() {
-            return Err(Error::Shape {
-                operation: self.name(),
-                what: "v",
-                expected: format!("{} values, one per stored probability", p.values.len()),
-                got: v.len().to_string(),
-            });
-        }
-        let (mut gradient, mut pw, mut vw, mut out) = (Vec::with_capacity(v.len()), Vec::new(), Vec::new(), Vec::new());
-        for row in 0..p.rows() {
-            let range = p.indptr[row]..p.indptr[row + 1];
-            widen_into(&p.values[range.clone()], &mut pw);
-            widen_into(&v[range.clone()], &mut vw);
-            out.clear();
-            out.resize(range.len(), 0.0);
-            self.mapping(row).support_vjp_row(&p.ranks[range], &pw, &vw, &mut out).ok_or(Error::Unsupported {
-                operation: self.name(),
-                what: "the derivative reaches beyond the support; use the dense one",
-            })?;
-            gradient.extend(out.iter().map(|g| T::narrow(*g)));
-        }
-        Ok(gradient)
-    }
-
     /// One pass over all rows: the body of forward, vjp and jvp.
     fn sweep<T: Float>(
         &self,
@@ -319,28 +253,51 @@ impl<'a, M: Mapping> Rows<'a, M> {
             plan.fits("v", v.shape())?;
         }
         let tolerated = |e: &Error| policy == Policy::FillNan && matches!(e, Error::Score { .. });
-        let views = pv;
-        let pv = pv.map(|(p, v)| ((p.data, p.layout.rows(plan.axis)), (v.data, v.layout.rows(plan.axis))));
-        let issues = plan.write(out, |rows, out| {
-            if let Some(done) = self.by_kernel(&plan, z, views, rows.clone(), out, None) {
-                return done.err().filter(|e| !tolerated(e));
-            }
-            if let Some(done) = self.by_structured(&plan, z, views, rows.clone(), out) {
-                return done.err().filter(|e| !tolerated(e));
-            }
-            let mut buffers = Buffers::default();
-            let mut first = None;
-            for (row, out) in rows.zip(out.chunks_exact_mut(plan.z.len.max(1))) {
-                let Buffers { gather: [gz, gp, gv], work } = &mut buffers;
-                let z = plan.z.read(z.data, row, gz);
-                let pv = pv.as_ref().map(|((p, pr), (v, vr))| (pr.read(p, row, gp), vr.read(v, row, gv)));
-                if let Err(error) = self.row(operation, &plan, row, z, pv, out, work) {
-                    first = first.or(Some(error).filter(|e| !tolerated(e)));
-                }
-            }
-            first
-        });
+        let issues = plan.write(out, |rows, out| self.chunk(operation, &plan, z, pv, rows, out, tolerated));
         issues.into_iter().flatten().next().map_or(Ok(()), Err)
+    }
+
+    /// Probabilities of a chunk of rows, as [`forward`](Rows::forward) has them.
+    pub(crate) fn forward_chunk<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        rows: Range<usize>,
+        out: &mut [T],
+    ) -> Result<()> {
+        self.chunk(Operation::Forward, plan, z, None, rows, out, |_| false).map_or(Ok(()), Err)
+    }
+
+    /// A chunk of a sweep; returns the first error that is not tolerated.
+    #[expect(clippy::too_many_arguments, reason = "the arguments of a sweep and a part of its rows")]
+    fn chunk<T: Float>(
+        &self,
+        operation: Operation,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        pv: Option<(&View<'_, T>, &View<'_, T>)>,
+        rows: Range<usize>,
+        out: &mut [T],
+        tolerated: impl Fn(&Error) -> bool,
+    ) -> Option<Error> {
+        let done = self
+            .by_kernel(plan, z, pv, rows.clone(), out, None)
+            .or_else(|| self.by_structured(plan, z, pv, rows.clone(), out));
+        if let Some(done) = done {
+            return done.err().filter(|e| !tolerated(e));
+        }
+        let pv = pv.map(|(p, v)| ((p.data, p.layout.rows(plan.axis)), (v.data, v.layout.rows(plan.axis))));
+        let mut buffers = Buffers::default();
+        let mut first = None;
+        for (row, out) in rows.zip(out.chunks_exact_mut(plan.z.len.max(1))) {
+            let Buffers { gather: [gz, gp, gv], work } = &mut buffers;
+            let z = plan.z.read(z.data, row, gz);
+            let pv = pv.as_ref().map(|((p, pr), (v, vr))| (pr.read(p, row, gp), vr.read(v, row, gv)));
+            if let Err(error) = self.row(operation, plan, row, z, pv, out, work) {
+                first = first.or(Some(error).filter(|e| !tolerated(e)));
+            }
+        }
+        first
     }
 
     /// Computes a chunk of rows by the kernels of their mappings: probabilities, or `Jᵀv` where `pv` is
@@ -529,7 +486,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
         }
     }
 
-    fn plan<T>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {
+    pub(crate) fn plan<T>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {
         Plan::new(self.name(), z, self.axis, self.mask.as_ref(), self.threads)
     }
 }
@@ -552,9 +509,4 @@ struct Work {
     /// A row in single precision with −∞ at its masked entries, and what its kernel works in.
     masked: Vec<f32>,
     buffers: single::Buffers,
-}
-
-fn widen_into<T: Float>(from: &[T], to: &mut Vec<f64>) {
-    to.clear();
-    to.extend(from.iter().map(|x| x.widen()));
 }

@@ -89,6 +89,20 @@ impl Drop for Buffers {
     }
 }
 
+/// The entries of a row that are not 0, and where they are.
+#[derive(Debug, Default)]
+pub(crate) struct Support {
+    pub(crate) index: Vec<u32>,
+    pub(crate) value: Vec<f32>,
+}
+
+impl Support {
+    /// Those of that row, in the place of the last.
+    pub(crate) fn find(&mut self, p: &[f32]) {
+        kernel::support(p, &mut self.value, &mut self.index);
+    }
+}
+
 /// Bytes of a result that no cache is expected to hold until it is read, beside the scores it came from.
 const LARGE: usize = 16 << 20;
 

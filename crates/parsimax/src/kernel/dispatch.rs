@@ -199,6 +199,11 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
     run!(loss::rows(map.resolve(), &mut job));
 }
 
+/// The positive entries of a row and their places, in place of what the lists held.
+pub fn support(p: &[f32], value: &mut Vec<f32>, index: &mut Vec<u32>) {
+    run!(scan::positive(p, value, index));
+}
+
 /// Probabilities of a block of rows under a structured mapping.
 ///
 /// # Panics

@@ -82,7 +82,8 @@ mod neon;
 mod tests;
 
 pub use dispatch::{
-    Level, active, alpha_backward, available, backward, forward, loss, structured, structured_backward, with_level,
+    Level, active, alpha_backward, available, backward, forward, loss, structured, structured_backward, support,
+    with_level,
 };
 pub use structured::{Gradients, Rows, Structure, Structured, Work};
 

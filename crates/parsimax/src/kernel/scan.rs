@@ -1,6 +1,6 @@
 //! First looks at a row: its maximum, whether it is fit to use, its candidates.
 
-use super::vector::{MAX_LANES, Vector};
+use super::vector::{MAX_LANES, Vector, outlined};
 
 /// Lane maxima of a row, and whether it holds a NaN.
 ///
@@ -327,5 +327,38 @@ pub(crate) unsafe fn collect_indexed<V: Vector>(
             i += len;
         }
         n
+    }
+}
+
+outlined! {
+    /// The entries above 0, and their positions at `index`; returns how many.
+    ///
+    /// # Safety
+    /// As [`collect_indexed`].
+    pub(crate) unsafe fn support<V>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize => support_any
+}
+
+/// # Safety
+/// As [`support`].
+#[inline(always)]
+unsafe fn support_any<V: Vector>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe { collect_indexed::<V>(p, d, 0.0, 0, list, index) }
+}
+
+/// [`support`] of a row, as the contents of two lists.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+pub(crate) unsafe fn positive<V: Vector>(p: &[f32], value: &mut Vec<f32>, index: &mut Vec<u32>) {
+    value.clear();
+    index.clear();
+    value.reserve(p.len() + 2 * MAX_LANES);
+    index.reserve(p.len() + 2 * MAX_LANES);
+    // SAFETY: both have the room that a list asks for, and so many entries of each were written.
+    unsafe {
+        let n = support::<V>(p.as_ptr(), p.len(), value.as_mut_ptr(), index.as_mut_ptr());
+        value.set_len(n);
+        index.set_len(n);
     }
 }

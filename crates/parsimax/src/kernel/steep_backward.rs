@@ -3,7 +3,7 @@
 
 use super::Backward;
 use super::expo::{exp2_nonpos, log2};
-use super::scan::collect_indexed;
+use super::scan::support;
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 
 /// α > 2 without scores, on the list of the support. `v` is measured from the entry with the largest `s`, so
@@ -123,22 +123,6 @@ pub(super) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
         refine(delta, own, &mut on);
         *slope = slope_above(delta, scale, &mut on, support, v, out);
     }
-}
-
-outlined! {
-    /// The positions of the entries above 0, at `index`; returns how many.
-    ///
-    /// # Safety
-    /// As [`collect_indexed`].
-    unsafe fn support<V>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize => support_any
-}
-
-/// # Safety
-/// As [`support`].
-#[inline(always)]
-unsafe fn support_any<V: Vector>(p: *const f32, d: usize, list: *mut f32, index: *mut u32) -> usize {
-    // SAFETY: as the caller vouches.
-    unsafe { collect_indexed::<V>(p, d, 0.0, 0, list, index) }
 }
 
 /// `Jv` into `out` where all of the support are equal, and stay so whatever α is.

@@ -126,7 +126,7 @@ unsafe fn row<V: Vector>(
     pieces.clear();
     stretches(z, index, |range, free| {
         let stretch = Stretch { z: &list[range], top: f64::from(max), free };
-        tv::prox(stretch, lambda * gamma, hulls, pieces);
+        tv::prox(stretch, lambda * gamma, hulls, |piece| pieces.push(piece));
     });
     let t = threshold(pieces, (bound - 2.0 * lambda) * gamma, gamma);
     let mut start = 0;

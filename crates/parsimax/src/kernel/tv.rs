@@ -11,6 +11,11 @@
 //! **Cost.** After a bend the scores behind it are read again, which is quadratic on rows made for it. So what
 //! was read twice is counted, and beyond a few times the row the rest is left to the hulls of both walls,
 //! which read every score once and drop every segment once: O(n) whatever the row.
+//!
+//! **In place.** A piece is handed out when every score of it has been read for the last time, so that its value
+//! may take their place (`Score`).
+
+use std::cell::Cell;
 
 /// Equal neighbours: their value, and how many they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -95,47 +100,78 @@ impl Start {
     }
 }
 
+/// A score that is read, or one whose place is written once it has been read.
+pub(crate) trait Score {
+    fn score(&self) -> f32;
+}
+
+impl Score for f32 {
+    #[inline(always)]
+    fn score(&self) -> f32 {
+        *self
+    }
+}
+
+impl Score for Cell<f32> {
+    #[inline(always)]
+    fn score(&self) -> f32 {
+        self.get()
+    }
+}
+
 /// Scores, measured from `top`.
-#[derive(Clone, Copy)]
-pub(crate) struct Stretch<'a> {
-    pub(crate) z: &'a [f32],
+pub(crate) struct Stretch<'a, S> {
+    pub(crate) z: &'a [S],
     pub(crate) top: f64,
     /// Whether the ends are free; an end that is not has a neighbour below.
     pub(crate) free: (bool, bool),
 }
 
-impl Stretch<'_> {
+// By hand: what a stretch refers to need not be `Copy`.
+impl<S> Clone for Stretch<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<S> Copy for Stretch<'_, S> {}
+
+impl<S: Score> Stretch<'_, S> {
     #[inline(always)]
     fn y(&self, k: usize) -> f64 {
-        f64::from(self.z[k]) - self.top
+        f64::from(self.z[k].score()) - self.top
     }
     /// `k`, or the last of the scores equal to it that follow: equal neighbours share a piece, and no rounding
     /// may part them.
     fn tied(&self, mut k: usize) -> usize {
-        while k + 1 < self.z.len() && self.z[k + 1] == self.z[k] {
+        while k + 1 < self.z.len() && self.z[k + 1].score() == self.z[k].score() {
             k += 1;
         }
         k
     }
 }
 
-/// Appends the pieces of the prox of a stretch of at least one score.
-pub(crate) fn prox(s: Stretch<'_>, lambda: f64, hulls: &mut Hulls, pieces: &mut Vec<Piece>) {
+/// Where the string of a stretch leaves.
+fn first(free: (bool, bool), lambda: f64) -> Start {
+    if free.0 { Start::free(lambda) } else { Start::risen(lambda) }
+}
+
+/// Calls `emit` with the pieces of the prox of a stretch of at least one score, in their order.
+pub(crate) fn prox<S: Score>(s: Stretch<'_, S>, lambda: f64, hulls: &mut Hulls, mut emit: impl FnMut(Piece)) {
     let n = s.z.len();
     if n == 1 {
         let pulls = f64::from(u8::from(!s.free.0) + u8::from(!s.free.1));
-        pieces.push(Piece { value: s.y(0) - pulls * lambda, len: 1 });
+        emit(Piece { value: s.y(0) - pulls * lambda, len: 1 });
         return;
     }
-    let mut start = if s.free.0 { Start::free(lambda) } else { Start::risen(lambda) };
+    let mut start = first(s.free, lambda);
     let (mut from, mut again) = (0, 0);
     while from < n {
         if again > 4 * n + 64 {
-            by_hulls(s, from, start, lambda, hulls, pieces);
+            by_hulls(s, from, start, lambda, hulls, emit);
             return;
         }
         let (piece, seen, next) = direct(s, from, start, lambda);
-        pieces.push(piece);
+        emit(piece);
         from += piece.len as usize;
         again += seen - from.min(seen);
         start = next;
@@ -170,7 +206,7 @@ struct Extreme {
 /// The first piece of the string that leaves at score `from`, how many scores were looked at, and how the
 /// string goes on.
 #[inline(always)]
-fn direct(s: Stretch<'_>, from: usize, start: Start, lambda: f64) -> (Piece, usize, Start) {
+fn direct<S: Score>(s: Stretch<'_, S>, from: usize, start: Start, lambda: f64) -> (Piece, usize, Start) {
     let n = s.z.len();
     let first = s.y(from);
     let mut low = Extreme { slope: first + start.low, lag: lambda, touch: from };
@@ -236,13 +272,13 @@ fn direct(s: Stretch<'_>, from: usize, start: Start, lambda: f64) -> (Piece, usi
 ///
 /// The next slope lies between the first slopes of the two. Where they cross, one of them is a single segment,
 /// and the string follows the first segment of the other.
-fn by_hulls(
-    s: Stretch<'_>,
+fn by_hulls<S: Score>(
+    s: Stretch<'_, S>,
     from: usize,
     start: Start,
     lambda: f64,
     Hulls { upper, lower }: &mut Hulls,
-    pieces: &mut Vec<Piece>,
+    mut emit: impl FnMut(Piece),
 ) {
     let n = s.z.len();
     upper.reset();
@@ -272,14 +308,14 @@ fn by_hulls(
             let whole = other.first();
             other.reset();
             other.segments.push(Segment { sum: whole.sum - last.sum, len: whole.len - last.len });
-            pieces.push(last.piece());
+            emit(last.piece());
         }
     }
     let rest = upper.segments[upper.head..].iter().fold(Segment { sum: 0.0, len: 0 }, |all, segment| Segment {
         sum: all.sum + segment.sum,
         len: all.len + segment.len,
     });
-    pieces.push(rest.piece());
+    emit(rest.piece());
 }
 
 #[cfg(test)]
@@ -290,10 +326,9 @@ mod tests {
         let (mut hulls, mut pieces) = (Hulls::default(), Vec::new());
         let s = Stretch { z, top: 0.0, free };
         if hulls_only {
-            let start = if free.0 { Start::free(lambda) } else { Start::risen(lambda) };
-            by_hulls(s, 0, start, lambda, &mut hulls, &mut pieces);
+            by_hulls(s, 0, first(free, lambda), lambda, &mut hulls, |piece| pieces.push(piece));
         } else {
-            prox(s, lambda, &mut hulls, &mut pieces);
+            prox(s, lambda, &mut hulls, |piece| pieces.push(piece));
         }
         pieces.iter().flat_map(|piece| std::iter::repeat_n(piece.value, piece.len as usize)).collect()
     }
@@ -327,6 +362,37 @@ mod tests {
                 for k in 1..n {
                     assert!(z[k] != z[k - 1] || x[k].to_bits() == x[k - 1].to_bits(), "{z:?} {lambda}");
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn pieces_may_take_the_place_of_their_scores() {
+        let mut rng = fastrand::Rng::with_seed(42);
+        for round in 0..200 {
+            let n = rng.usize(1..400);
+            let lambda = 10f64.powf(rng.f64() * 4.0 - 3.0);
+            let mut z: Vec<f32> = (0..n).map(|_| rng.f32() * 4.0 - 2.0).collect();
+            if round % 3 == 0 {
+                z.sort_by(f32::total_cmp);
+            }
+            let free = (rng.bool(), rng.bool());
+            for hulls_only in [false, true] {
+                let want: Vec<f32> = solve(&z, free, lambda, hulls_only).into_iter().map(|x| x as f32).collect();
+                let mut x = z.clone();
+                let (cells, mut from) = (Cell::from_mut(&mut x[..]).as_slice_of_cells(), 0);
+                let s = Stretch { z: cells, top: 0.0, free };
+                let put = |piece: Piece| {
+                    let to = from + piece.len as usize;
+                    cells[from..to].iter().for_each(|cell| cell.set(piece.value as f32));
+                    from = to;
+                };
+                if hulls_only {
+                    by_hulls(s, 0, first(free, lambda), lambda, &mut Hulls::default(), put);
+                } else {
+                    prox(s, lambda, &mut Hulls::default(), put);
+                }
+                assert_eq!(x, want, "{z:?} {free:?} {lambda}");
             }
         }
     }

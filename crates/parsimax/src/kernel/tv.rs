@@ -14,6 +14,9 @@
 //!
 //! **In place.** A piece is handed out when every score of it has been read for the last time, so that its value
 //! may take their place (`Score`).
+//!
+//! **Memory.** None but that of the hulls: a segment or less for every score from the last bend to the farthest
+//! one that was looked at. That is as much as a stretch only where it is smooth and λ so large that nothing bends.
 
 use std::cell::Cell;
 
@@ -23,6 +26,9 @@ pub(crate) struct Piece {
     pub(crate) value: f64,
     pub(crate) len: u32,
 }
+
+/// Spent segments that a hull keeps at least.
+const SPENT: usize = 1024;
 
 /// A segment of a hull.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +60,17 @@ impl Hull {
     }
     fn is_single(&self) -> bool {
         self.segments.len() - self.head == 1
+    }
+    /// Spends the first segment. Once most are spent they make room, so that a long stretch takes no more of it than
+    /// its longest piece; fewer are moved then than were spent.
+    fn spend(&mut self) -> Segment {
+        let first = self.first();
+        self.head += 1;
+        if self.head >= SPENT && 2 * self.head > self.segments.len() {
+            self.segments.drain(..self.head);
+            self.head = 0;
+        }
+        first
     }
     fn reset(&mut self) {
         self.segments.clear();
@@ -303,8 +320,7 @@ fn by_hulls<S: Score>(
                 // Two single segments cross by rounding alone.
                 _ => break,
             };
-            let last = followed.first();
-            followed.head += 1;
+            let last = followed.spend();
             let whole = other.first();
             other.reset();
             other.segments.push(Segment { sum: whole.sum - last.sum, len: whole.len - last.len });
@@ -394,6 +410,18 @@ mod tests {
                 }
                 assert_eq!(x, want, "{z:?} {free:?} {lambda}");
             }
+        }
+    }
+
+    #[test]
+    fn the_hulls_of_a_long_stretch_keep_what_a_piece_needs() {
+        // Ascending: the string follows a wall, and every score is a piece that is noticed some 2,000 scores later.
+        let z: Vec<f32> = (0..300_000).map(|k| k as f32 * 1e-3).collect();
+        let (lambda, mut hulls, mut count) = (2e3, Hulls::default(), 0);
+        prox(Stretch { z: &z, top: 0.0, free: (true, true) }, lambda, &mut hulls, |_| count += 1);
+        assert!(count > 290_000, "{count}");
+        for hull in [&hulls.upper, &hulls.lower] {
+            assert!(hull.segments.capacity() <= 16 * SPENT, "{}", hull.segments.capacity());
         }
     }
 

@@ -68,6 +68,11 @@ fn mappings() -> Vec<(Box<dyn Mapping>, f64)> {
     named.into_iter().chain([1.1, 1.25, 1.75, 3.0].map(entmax)).collect()
 }
 
+/// Fusedmax with a penalty.
+fn fusedmax(lambda: f64) -> Box<dyn Mapping> {
+    build("fusedmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap()
+}
+
 #[test]
 fn single_precision_takes_less_than_a_megabyte_beyond_its_output() {
     let _quiet = QUIET.lock();
@@ -92,6 +97,34 @@ fn single_precision_takes_less_than_a_megabyte_beyond_its_output() {
                     Rows::new(&mapping).vjp(z, p, v, ViewMut::new(&mut gradient, &shape).unwrap()).unwrap();
                 });
                 assert!(bytes < MEGABYTE, "gradient of {} of {shape:?}: {bytes} bytes", mapping.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn neighbours_are_fused_in_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    let mut random = fastrand::Rng::with_seed(1310);
+    for shape in [[256, 1024], [64, 16_384], [16, 65_536], [1, 1 << 20]] {
+        let n = shape[0] * shape[1];
+        let mut p = vec![0.0f32; n];
+        let mut all = inputs(n);
+        // Ascending and dense: the string bends at every score, and looks far ahead for it.
+        all.push(all[3].iter().map(|z| 0.01 * z).collect());
+        for (kind, mut z) in all.into_iter().enumerate() {
+            // A large penalty on ascending scores is what the hulls of a string still grow with.
+            let lambdas = if kind < 3 { &[1e-4, 0.1, 3.0][..] } else { &[1e-4, 0.1] };
+            for masked in [false, true] {
+                if masked {
+                    z.iter_mut().filter(|_| random.f32() < 0.1).for_each(|z| *z = f32::NEG_INFINITY);
+                }
+                for lambda in lambdas {
+                    let mapping = fusedmax(*lambda);
+                    let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
+                    let bytes = peak(|| Rows::new(&mapping).forward(z, p).unwrap());
+                    assert!(bytes < MEGABYTE, "kind {kind}, penalty {lambda}, {shape:?}: {bytes} bytes");
+                }
             }
         }
     }

@@ -13,15 +13,24 @@
 //! **Masked entries** (−∞) are no neighbours: candidates on either side of a gap of them are.
 //!
 //! The threshold runs over pieces, not entries. Everything after the first look is in `f64`.
+//!
+//! **Many candidates** are not listed: a row that has more than `ROOM` is solved in the place of its result, where
+//! scores, values of the prox and probabilities take turns in f32 (`in_place`).
 
 use super::Status;
-use super::profile::Sparsemax;
-use super::scan::collect_indexed;
+use super::norm::entries;
+use super::profile::{At, Sparsemax, Tau};
+use super::scan::{CHUNK, collect_few, collect_indexed};
 use super::short::{lane_bounds, lanes_of_maxima};
-use super::solve::{Frame, cut};
+use super::solve::{Frame, cut, solve};
 use super::structured::{Rows, Work};
-use super::tv::{self, Piece, Stretch};
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::tv::{self, Hulls, Piece, Stretch};
+use super::vector::{MAX_LANES, Vector, outlined, write};
+use std::cell::Cell;
+use std::ops::Range;
+
+/// Candidates that are listed at most, 64 KiB with their positions, and 128 KiB of pieces if none of them fuse.
+const ROOM: usize = 8192;
 
 /// What the maxima of rows tell, one row a lane.
 struct Tops {
@@ -62,21 +71,28 @@ unsafe fn tops_any<V: Vector>(z: *const f32, d: usize, here: usize, scale: f32) 
 }
 
 outlined! {
-    /// Lists the candidates of a row, its scores above `limit`, and how many they are.
+    /// Lists the candidates of a row, its scores above `limit`, and how many they are; `None` if they may be more
+    /// than [`ROOM`].
     ///
     /// # Safety
-    /// `z` is readable for `d` floats; `list` and `index` are writable for `d + 2·LANES`; the CPU has the
-    /// instruction set of `V`.
-    unsafe fn candidates<V>(z: *const f32, d: usize, limit: f32, list: *mut f32, index: *mut u32) -> usize
+    /// `z` is readable for `d` floats; `list` and `index` are writable for `d`, or [`ROOM`] if that is less, and
+    /// `2·LANES` more; the CPU has the instruction set of `V`.
+    unsafe fn candidates<V>(z: *const f32, d: usize, limit: f32, list: *mut f32, index: *mut u32) -> Option<usize>
         => candidates_any
 }
 
 /// # Safety
 /// As [`candidates`].
 #[inline(always)]
-unsafe fn candidates_any<V: Vector>(z: *const f32, d: usize, limit: f32, list: *mut f32, index: *mut u32) -> usize {
+unsafe fn candidates_any<V: Vector>(
+    z: *const f32,
+    d: usize,
+    limit: f32,
+    list: *mut f32,
+    index: *mut u32,
+) -> Option<usize> {
     // SAFETY: as the caller vouches.
-    unsafe { collect_indexed::<V>(z, d, limit, 0, list, index) }
+    unsafe { collect_few::<V>(z, d, limit, ROOM, list, index) }
 }
 
 /// Rows of width `d`, in groups of as many as a vector has lanes.
@@ -91,16 +107,17 @@ pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) 
         let tops = unsafe { tops::<V>(z.as_ptr(), d, status.len(), (1.0 / gamma) as f32) };
         for (r, ((z, out), status)) in z.chunks(d).zip(out.chunks_mut(d)).zip(status).enumerate() {
             *status = Status::of_max(tops.max[r]);
-            out.fill(status.fill());
             if *status == Status::Ok {
                 // SAFETY: the caller vouches for the instruction set.
                 unsafe { row::<V>(z, out, (tops.max[r], tops.bound[r]), lambda, gamma, work) };
+            } else {
+                out.fill(status.fill());
             }
         }
     }
 }
 
-/// One row of which the tops are known, onto zeros.
+/// One row of which the tops are known.
 ///
 /// # Safety
 /// The CPU has the instruction set of `V`.
@@ -112,16 +129,20 @@ unsafe fn row<V: Vector>(
     gamma: f64,
     work: &mut Work,
 ) {
-    let (list, index) = work.lists(z.len());
+    let (list, index) = work.lists(z.len().min(ROOM));
     let bound = f64::from(bound);
     let frame = Frame { max, scale: (1.0 / gamma) as f32 };
     let limit = cut((bound - 4.0 * lambda * (1.0 + 1e-6)) as f32, frame);
-    // SAFETY: the lists hold a row and two vectors; the caller vouches for the instruction set; that is how
-    // many were written.
+    // SAFETY: the lists hold a row or `ROOM` entries, and two vectors; the caller vouches for the instruction set;
+    // that is how many were written.
     unsafe {
-        let n = candidates::<V>(z.as_ptr(), z.len(), limit, list, index);
+        let Some(n) = candidates::<V>(z.as_ptr(), z.len(), limit, list, index) else {
+            let row = Row { z, max: f64::from(max), limit, lists: (list, index) };
+            return in_place::<V>(row, out, bound, (lambda, gamma), &mut work.hulls);
+        };
         work.hold(n);
     }
+    out.fill(0.0);
     let Work { list, index, pieces, hulls, .. } = work;
     pieces.clear();
     stretches(z, index, |range, free| {
@@ -148,20 +169,24 @@ pub(crate) fn put(out: &mut [f32], place: &[u32], value: f32) {
     }
 }
 
+/// Whether nothing of it takes part.
+fn is_masked(z: &[f32]) -> bool {
+    z.iter().all(|z| *z == f32::NEG_INFINITY)
+}
+
 /// Calls `visit` with every stretch of the candidates: those with nothing but masked entries between them, and
 /// whether its ends are those of the row.
-pub(crate) fn stretches(z: &[f32], index: &[u32], mut visit: impl FnMut(std::ops::Range<usize>, (bool, bool))) {
-    let masked = |z: &[f32]| z.iter().all(|z| *z == f32::NEG_INFINITY);
-    let mut left = masked(&z[..index[0] as usize]);
+pub(crate) fn stretches(z: &[f32], index: &[u32], mut visit: impl FnMut(Range<usize>, (bool, bool))) {
+    let mut left = is_masked(&z[..index[0] as usize]);
     let mut start = 0;
     for k in 1..index.len() {
         let (before, next) = (index[k - 1] as usize + 1, index[k] as usize);
-        if before != next && (z[before] > f32::NEG_INFINITY || !masked(&z[before..next])) {
+        if before != next && (z[before] > f32::NEG_INFINITY || !is_masked(&z[before..next])) {
             visit(start..k, (left, false));
             (start, left) = (k, false);
         }
     }
-    let right = masked(&z[index[index.len() - 1] as usize + 1..]);
+    let right = is_masked(&z[index[index.len() - 1] as usize + 1..]);
     visit(start..index.len(), (left, right));
 }
 
@@ -181,5 +206,198 @@ pub(crate) fn threshold(pieces: &[Piece], start: f64, total: f64) -> f64 {
             return t;
         }
         (t, before) = ((sum - total) / count, count);
+    }
+}
+
+/// A row that is walked chunk by chunk, again and again, rather than listed.
+struct Row<'a> {
+    z: &'a [f32],
+    max: f64,
+    /// Candidates are above.
+    limit: f32,
+    /// Room for those of a chunk, and two vectors.
+    lists: (*mut f32, *mut u32),
+}
+
+/// Up to this λ values of the prox are measured from the largest score, which is at most 2λ above the largest of
+/// them: a value with mass is less than 3 below, and what rounding to f32 takes from it is 1.2·10⁻⁷ at most.
+const NEAR: f64 = 1.0;
+
+/// A row of more candidates than are listed, in the place of its result.
+///
+/// Plainly: the same. The candidates move to the front of `out`, one behind the other, so that masked entries are no
+/// neighbours there. The values of the prox take their place, then the probabilities, which move back to where they
+/// belong, from the last on. The threshold runs over entries, with vectors.
+///
+/// Beyond a chunk of the row it takes the memory of the hulls alone. Those may still grow with a row that is smooth
+/// over a long way, such as an ascending one, under a large λ (`tv.rs`).
+///
+/// # Safety
+/// The lists of the row hold a chunk and two vectors; the CPU has the instruction set of `V`.
+unsafe fn in_place<V: Vector>(
+    mut row: Row<'_>,
+    out: &mut [f32],
+    bound: f64,
+    (lambda, gamma): (f64, f64),
+    hulls: &mut Hulls,
+) {
+    let l = lambda * gamma;
+    let frame = Frame { max: 0.0, scale: 1.0 };
+    // SAFETY: the caller vouches for the lists and the instruction set; there are so many candidates in `out`.
+    unsafe {
+        let n = row.gather::<V>(out);
+        let x = Cell::from_mut(&mut out[..n]).as_slice_of_cells();
+        let mut origin = 0.0;
+        if lambda > NEAR {
+            origin = f64::NEG_INFINITY;
+            row.pieces::<V>(x, l, hulls, |_, value| origin = origin.max(value));
+        }
+        row.pieces::<V>(x, l, hulls, |x, value| {
+            let value = ((value - origin) / gamma) as f32;
+            x.iter().for_each(|x| x.set(value));
+        });
+        // Rounding moves the threshold by no more than the values.
+        let start = bound - 2.0 * lambda - origin / gamma - 1e-6;
+        let tau = solve::<V, Sparsemax, true>(Sparsemax(1.0), out.as_ptr(), n, frame, start);
+        excess::<V>(out.as_mut_ptr(), n, Tau::new(tau));
+        row.scatter::<V>(out, n);
+    }
+}
+
+/// All of these ask of their callers what [`in_place`] does.
+impl Row<'_> {
+    /// The candidates of the chunk that begins at `first`, and their positions in the row.
+    ///
+    /// # Safety
+    /// As [`in_place`].
+    unsafe fn chunk<V: Vector>(&mut self, first: usize) -> (&[f32], &[u32]) {
+        let (list, index) = self.lists;
+        let len = (self.z.len() - first).min(CHUNK);
+        // SAFETY: the chunk lies within the row; the caller vouches for the rest; so many were written.
+        unsafe {
+            let n = chunk::<V>(self.z.as_ptr().add(first), len, self.limit, first as u32, list, index);
+            (std::slice::from_raw_parts(list, n), std::slice::from_raw_parts(index, n))
+        }
+    }
+
+    /// Moves the candidates to the front of `out`; how many they are.
+    ///
+    /// # Safety
+    /// As [`in_place`].
+    unsafe fn gather<V: Vector>(&mut self, out: &mut [f32]) -> usize {
+        let mut count = 0;
+        for first in (0..out.len()).step_by(CHUNK) {
+            // SAFETY: as the caller vouches.
+            let (list, _) = unsafe { self.chunk::<V>(first) };
+            out[count..][..list.len()].copy_from_slice(list);
+            count += list.len();
+        }
+        count
+    }
+
+    /// Calls `visit` with the place of every piece of the prox among the candidates `x`, and its value, measured from
+    /// the maximum. The place may be written.
+    ///
+    /// # Safety
+    /// As [`in_place`].
+    unsafe fn pieces<V: Vector>(
+        &mut self,
+        x: &[Cell<f32>],
+        l: f64,
+        hulls: &mut Hulls,
+        mut visit: impl FnMut(&[Cell<f32>], f64),
+    ) {
+        let top = self.max;
+        let each = |range: Range<usize>, free| {
+            let mut rest = &x[range];
+            tv::prox(Stretch { z: rest, top, free }, l, hulls, |piece| {
+                let (place, behind) = rest.split_at(piece.len as usize);
+                visit(place, piece.value);
+                rest = behind;
+            });
+        };
+        // SAFETY: as the caller vouches.
+        unsafe { self.stretches::<V>(each) }
+    }
+
+    /// As [`stretches`], chunk by chunk.
+    ///
+    /// # Safety
+    /// As [`in_place`].
+    unsafe fn stretches<V: Vector>(&mut self, mut visit: impl FnMut(Range<usize>, (bool, bool))) {
+        let z = self.z;
+        let (mut start, mut end, mut left) = (0, 0, true);
+        // Behind the last candidate.
+        let mut behind = 0;
+        for first in (0..z.len()).step_by(CHUNK) {
+            // SAFETY: as the caller vouches.
+            let (_, index) = unsafe { self.chunk::<V>(first) };
+            for i in index.iter().map(|i| *i as usize) {
+                if i != behind && (z[behind] > f32::NEG_INFINITY || !is_masked(&z[behind..i])) {
+                    if start < end {
+                        visit(start..end, (left, false));
+                    }
+                    (start, left) = (end, false);
+                }
+                (end, behind) = (end + 1, i + 1);
+            }
+        }
+        visit(start..end, (left, is_masked(&z[behind..])));
+    }
+
+    /// Moves the first `n` of `out` to the places of the candidates, and writes zeros between them.
+    ///
+    /// # Safety
+    /// As [`in_place`].
+    unsafe fn scatter<V: Vector>(&mut self, out: &mut [f32], mut n: usize) {
+        for first in (0..out.len()).step_by(CHUNK).rev() {
+            let mut end = out.len().min(first + CHUNK);
+            if n == end {
+                // All before are candidates, and where they belong.
+                return;
+            }
+            // SAFETY: as the caller vouches.
+            let (_, index) = unsafe { self.chunk::<V>(first) };
+            // What is still to be moved lies before the place of its successor, and before this chunk.
+            for i in index.iter().rev().map(|i| *i as usize) {
+                n -= 1;
+                out[i] = out[n];
+                out[i + 1..end].fill(0.0);
+                end = i;
+            }
+            out[first..end].fill(0.0);
+        }
+    }
+}
+
+outlined! {
+    /// [`collect_indexed`].
+    ///
+    /// # Safety
+    /// As [`collect_indexed`].
+    unsafe fn chunk<V>(z: *const f32, d: usize, cut: f32, base: u32, out: *mut f32, index: *mut u32) -> usize
+        => collect_indexed
+}
+
+outlined! {
+    /// Replaces `n` entries by `[x − τ]₊`.
+    ///
+    /// # Safety
+    /// `x` is readable and writable for `n` floats; the CPU has the instruction set of `V`.
+    unsafe fn excess<V>(x: *mut f32, n: usize, tau: Tau) -> () => excess_any
+}
+
+/// # Safety
+/// As [`excess`].
+#[inline(always)]
+unsafe fn excess_any<V: Vector>(x: *mut f32, n: usize, tau: Tau) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let at = At::<V>::new(tau);
+        let mut i = 0;
+        while i < n {
+            write(at.excess(entries::<V>(x.add(i), n - i)), x.add(i), (n - i).min(V::LANES));
+            i += V::LANES;
+        }
     }
 }

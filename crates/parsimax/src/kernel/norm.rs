@@ -18,7 +18,7 @@
 use super::Status;
 use super::expo::{exp2_nonpos, log2};
 use super::profile::{At, Tau};
-use super::scan::{collect_indexed, row_max};
+use super::scan::{collect_few, row_max};
 use super::solve::{Frame, cut, make_ready};
 use super::structured::Work;
 use super::vector::{Vector, outlined, write};
@@ -26,9 +26,6 @@ use super::vector::{Vector, outlined, write};
 /// Candidates that are listed at most, 128 KiB with their positions; a row with more is solved in the place of its
 /// result.
 const ROOM: usize = 16_384;
-
-/// Entries that are looked at before the list is.
-const CHUNK: usize = 4096;
 
 /// Terms that a lane adds in f32 before the sum moves to f64.
 const BLOCK: usize = 16;
@@ -173,7 +170,7 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
         }
         let frame = Frame { max, scale: (1.0 / gamma) as f32 };
         let least = cut(-1.0, frame);
-        let Some(n) = candidates::<V>(z, d, least, list, index) else {
+        let Some(n) = collect_few::<V>(z, d, least, ROOM, list, index) else {
             for k in 0..d {
                 *out.add(k) = (*z.add(k) - frame.max) * frame.scale;
             }
@@ -197,28 +194,6 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
         }
         max
     }
-}
-
-/// Lists the scores above `least`; how many, or `None` if there may be more than [`ROOM`].
-///
-/// # Safety
-/// As [`solve_row`].
-#[inline(always)]
-unsafe fn candidates<V: Vector>(z: *const f32, d: usize, least: f32, list: *mut f32, index: *mut u32) -> Option<usize> {
-    if d <= ROOM {
-        // SAFETY: as the caller vouches.
-        return Some(unsafe { collect_indexed::<V>(z, d, least, 0, list, index) });
-    }
-    let mut n = 0;
-    for first in (0..d).step_by(CHUNK) {
-        let len = (d - first).min(CHUNK);
-        if n + len > ROOM {
-            return None;
-        }
-        // SAFETY: the chunk lies within the row, and what it may bring within the lists.
-        n += unsafe { collect_indexed::<V>(z.add(first), len, least, first as u32, list.add(n), index.add(n)) };
-    }
-    Some(n)
 }
 
 /// Turns `n` entries `x` into `u`; returns the factor that makes them probabilities.
@@ -247,7 +222,7 @@ unsafe fn weigh<V: Vector, P: Power>(power: P, x: *mut f32, n: usize, m: f64) ->
 /// # Safety
 /// `x` is readable for `left` floats, or a vector if those are more; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn entries<V: Vector>(x: *const f32, left: usize) -> V {
+pub(crate) unsafe fn entries<V: Vector>(x: *const f32, left: usize) -> V {
     // SAFETY: as the caller vouches.
     unsafe { if left >= V::LANES { V::load(x) } else { V::load_first(x, left, f32::NEG_INFINITY) } }
 }

@@ -284,6 +284,39 @@ pub(crate) unsafe fn into_lanes<V: Vector>(
     }
 }
 
+/// Entries of a long row that are looked at before its list is.
+pub(crate) const CHUNK: usize = 4096;
+
+/// As [`collect_indexed`] from 0 on, if there is room for what may come; `None` if a row may hold more than `room`.
+///
+/// # Safety
+/// `z` is readable for `d` floats; `out` and `index` are writable for `d`, or `room` if that is less, and `2·LANES`
+/// more; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(crate) unsafe fn collect_few<V: Vector>(
+    z: *const f32,
+    d: usize,
+    cut: f32,
+    room: usize,
+    out: *mut f32,
+    index: *mut u32,
+) -> Option<usize> {
+    if d <= room {
+        // SAFETY: as the caller vouches.
+        return Some(unsafe { collect_indexed::<V>(z, d, cut, 0, out, index) });
+    }
+    let mut n = 0;
+    for first in (0..d).step_by(CHUNK) {
+        let len = (d - first).min(CHUNK);
+        if n + len > room {
+            return None;
+        }
+        // SAFETY: the chunk lies within the row, and what it may bring within the lists.
+        n += unsafe { collect_indexed::<V>(z.add(first), len, cut, first as u32, out.add(n), index.add(n)) };
+    }
+    Some(n)
+}
+
 /// As [`collect`], and records where each entry stands: `index` gets `base` plus the
 /// position in `z`.
 ///

@@ -197,3 +197,49 @@ fn more_candidates_than_are_listed() {
         }
     }
 }
+
+/// Long rows with ties and masks, of which more entries are candidates than a list holds.
+fn long_rows(rng: &mut fastrand::Rng, d: usize) -> Vec<Vec<f32>> {
+    let mut rows: Vec<Vec<f32>> = [0.01, 0.3, 1.0].iter().map(|sigma| normals(rng, d, *sigma)).collect();
+    rows.push(vec![0.25; d]);
+    // Ties of neighbours and of others.
+    rows.push((0..d).map(|i| ((i / 3) % 5) as f32 * 0.125).collect());
+    rows.push((0..d).map(|_| rng.i32(-2..3) as f32 * 0.01).collect());
+    // A score far above the others, which a large penalty takes down to them.
+    rows.push(normals(rng, d, 0.01).iter().enumerate().map(|(i, z)| z + 50.0 * f32::from(i == d / 3)).collect());
+    rows.push((0..d).map(|i| i as f32 * 1e-6).collect());
+    for k in 0..rows.len() {
+        let mut masked = rows[k].clone();
+        masked.iter_mut().filter(|_| rng.f32() < 0.1).for_each(|z| *z = f32::NEG_INFINITY);
+        // A gap between the halves, and both ends.
+        masked[d / 2..d / 2 + 300].fill(f32::NEG_INFINITY);
+        masked[..5].fill(f32::NEG_INFINITY);
+        masked[d - 70..].fill(f32::NEG_INFINITY);
+        rows.push(masked);
+    }
+    rows
+}
+
+#[test]
+fn neighbours_of_more_candidates_than_are_listed() {
+    let mut rng = fastrand::Rng::with_seed(56);
+    for d in [20_011, 40_000] {
+        for (kind, z) in long_rows(&mut rng, d).into_iter().enumerate() {
+            for (lambda, gamma) in [(1e-4, 1.0), (0.1, 1.0), (0.1, 4.0), (0.4, 0.6), (2.0, 1.0), (60.0, 1.0)] {
+                let options = Options { lambda: Some(lambda), gamma: Some(gamma), ..Options::default() };
+                let mapping = build("fusedmax", &options).unwrap();
+                let map = mapping.structured().unwrap().0;
+                let want = in_double(&mapping, &z, None);
+                for level in available() {
+                    let what = format!("{lambda} {gamma} {level:?} d = {d} kind {kind}");
+                    let (p, status) = forward_at(level, map, &z, d);
+                    assert_eq!(status, [Status::Ok], "{what}");
+                    check(&p, &want, &what);
+                    for i in 1..d {
+                        assert!(z[i] != z[i - 1] || p[i].to_bits() == p[i - 1].to_bits(), "{what}: {i} is parted");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -31,7 +31,7 @@ use crate::error::{check, check_gamma};
 use crate::kernel::Map;
 use crate::numeric;
 use crate::registry::Entry;
-use crate::separable::normed_mapping;
+use crate::separable::{self, normed_mapping};
 use crate::single::{Buffers, Kernel, Single};
 use crate::threshold::norm;
 use crate::{Float, Regularized, Result};
@@ -88,8 +88,8 @@ impl Normmax {
     }
 
     /// Replaces the candidates by their probabilities and returns τ.
-    fn solve(&self, z: &mut [f64], work: &mut Vec<f64>) -> f64 {
-        norm::solve(z, self.alpha, self.gamma, work)
+    fn solve(&self, z: &mut [f64]) -> f64 {
+        norm::solve(z, self.alpha, self.gamma)
     }
 
     /// `s` at `r = p/N`.
@@ -130,14 +130,19 @@ normed_mapping! {
     "normmax",
     gradient_in_alpha,
     fn single(&self) -> Option<&dyn Single> {
-        // Beyond 2 the power is a root, which magnifies the rounding of its base beyond what f32 can hide.
-        if self.alpha <= 2.0 { Some(self) } else { None }
+        Some(self)
     }
 }
 
 impl Single for Normmax {
-    /// `p ∝ v^{1/α}`, where v is the (2 − 1/α)-entmax of strength γ(α−1)/α.
+    /// `p ∝ v^{1/α}`, where v is the (2 − 1/α)-entmax of strength γ(α−1)/α. Beyond α = 2 the power is a root, which
+    /// magnifies the rounding of its base beyond what f32 can hide: there everything between the scores, which f32
+    /// holds as they are, and the roots is in f64.
     fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool {
+        if self.alpha > 2.0 {
+            separable::forward_within(self.gamma, z, p, |z| norm::steep(z, self.alpha, self.gamma));
+            return true;
+        }
         let delta = self.m() / self.alpha;
         let Some(kernel) = Kernel::new(Map::Entmax(1.0 + delta), self.gamma * delta) else { return false };
         kernel.forward(z, p, buffers);
@@ -248,6 +253,27 @@ mod tests {
         for alpha in [1.001f64, 1.1, 1.5, 2.5, 4.0, 20.0] {
             let scale = (alpha - 1.0).min(0.1);
             trial::assert_parameter_gradient(|a| Normmax::new(a)?.with_gamma(1.5), alpha, scale, scale, &mut rng);
+        }
+    }
+
+    #[test]
+    fn rows_in_single_precision_are_those_in_double_rounded() {
+        let mut rng = fastrand::Rng::with_seed(25);
+        for (alpha, d, size) in
+            [(2.0001, 7, 1.0), (3.0, 3000, 0.01), (3.0, 3000, 1.0), (10.0, 300, 0.2), (1e3, 50, 0.5)]
+        {
+            let mapping = Normmax::new(alpha).unwrap().with_gamma(1.5).unwrap();
+            let mut z: Vec<f32> = trial::row(&mut rng, d, size).into_iter().map(|z| z as f32).collect();
+            z[d / 2] = z[0];
+            z.iter_mut().skip(1).step_by(5).for_each(|z| *z = f32::NEG_INFINITY);
+            let mut p = vec![f32::NAN; d];
+            assert!(Single::forward(&mapping, &z, &mut p, &mut Buffers::default()));
+            let (clean, mine): (Vec<f64>, Vec<f64>) =
+                (z.iter().zip(&p).filter(|(z, _)| z.is_finite())).map(|(z, p)| (f64::from(*z), f64::from(*p))).unzip();
+            // A root is rounded to f32, and so is its quotient.
+            let want = trial::forward(&mapping, &clean).0;
+            assert!(mine.iter().zip(&want).all(|(p, want)| (p - want).abs() <= 1.3e-7 * want), "{alpha} {d} {size}");
+            assert!(z.iter().zip(&p).all(|(z, p)| z.is_finite() || *p == 0.0));
         }
     }
 

@@ -48,10 +48,10 @@ pub(crate) fn norm<T: Float>(p: &[T], alpha: f64) -> f64 {
 }
 
 /// `p` divided by its sum.
-pub(crate) fn normalise(p: &mut [f64]) {
-    let total = sum(p.iter().copied());
+pub(crate) fn normalise<T: Float>(p: &mut [T]) {
+    let total = sum(p.iter().map(|p| p.widen()));
     for p in p.iter_mut() {
-        *p /= total;
+        *p = T::narrow(p.widen() / total);
     }
 }
 
@@ -67,8 +67,8 @@ pub(crate) fn log_normalise(log: &mut [f64]) {
 }
 
 /// The largest entry; −∞ for an empty slice.
-pub(crate) fn max(x: &[f64]) -> f64 {
-    x.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+pub(crate) fn max<T: Float>(x: &[T]) -> f64 {
+    x.iter().map(|x| x.widen()).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// Moves `p` onto the simplex by one Newton step in its own coordinates.

@@ -8,6 +8,7 @@
 //!
 //! The Jacobian is `J = diag(s) − ssᵀ/Σs` on the support, 0 elsewhere.
 
+use crate::Float;
 use crate::mapping::{Scratch, Support};
 use crate::numeric;
 
@@ -39,12 +40,12 @@ pub(crate) fn candidates(z: &[f64], window: f64, scratch: &mut Scratch) {
     }
 }
 
-/// Whether a score of the row is less than `window` below the maximum.
-fn within(z: &[f64], window: f64) -> impl Fn(f64) -> bool {
+/// Whether a score of the row is less than `window` below the maximum. −∞ is not.
+fn within<T: Float>(z: &[T], window: f64) -> impl Fn(T) -> bool + use<T> {
     let top = numeric::max(z);
     // Never 0, which a huge α rounds it to: the maximum is always a candidate.
     let window = window.max(f64::MIN_POSITIVE);
-    move |z| top - z < window
+    move |z| top - z.widen() < window
 }
 
 /// The candidates' probabilities, found in `scratch.a`, as a sparse row.
@@ -69,7 +70,7 @@ pub(crate) fn forward(mapping: &impl Separable, z: &[f64], p: &mut [f64], scratc
 
 /// The dense row of a mapping whose [`candidates`] are within that window, which `solve` replaces by their
 /// probabilities. The row's own place is room enough for them: a long row takes no memory.
-pub(crate) fn forward_within<R>(window: f64, z: &[f64], p: &mut [f64], solve: impl FnOnce(&mut [f64]) -> R) -> R {
+pub(crate) fn forward_within<T: Float, R>(window: f64, z: &[T], p: &mut [T], solve: impl FnOnce(&mut [T]) -> R) -> R {
     let is_candidate = within(z, window);
     let mut n = 0;
     for z in z.iter().filter(|z| is_candidate(**z)) {
@@ -83,7 +84,7 @@ pub(crate) fn forward_within<R>(window: f64, z: &[f64], p: &mut [f64], solve: im
             n -= 1;
             p[n]
         } else {
-            0.0
+            T::default()
         };
     }
     result
@@ -151,7 +152,7 @@ macro_rules! separable_mapping {
 pub(crate) use separable_mapping;
 
 /// Implements [`Mapping`](crate::Mapping) for a mapping that has the candidates of a separable one but a
-/// Jacobian of its own: the type has `gamma`, the window of its candidates, `solve(z, work) → τ`, which replaces
+/// Jacobian of its own: the type has `gamma`, the window of its candidates, `solve(z) → τ`, which replaces
 /// them by their probabilities, `vjp(p, v, out)`, and the gradient in its parameter under the name given. Further
 /// methods of the trait may follow.
 macro_rules! normed_mapping {
@@ -164,9 +165,9 @@ macro_rules! normed_mapping {
                 &self,
                 z: &[f64],
                 p: &mut [f64],
-                scratch: &mut $crate::Scratch,
+                _scratch: &mut $crate::Scratch,
             ) -> $crate::Result<Option<f64>> {
-                Ok(Some($crate::separable::forward_within(self.gamma, z, p, |z| self.solve(z, &mut scratch.b))))
+                Ok(Some($crate::separable::forward_within(self.gamma, z, p, |z| self.solve(z))))
             }
             fn vjp_row(
                 &self,
@@ -195,7 +196,7 @@ macro_rules! normed_mapping {
                 scratch: &mut $crate::Scratch,
             ) -> $crate::Result<Option<f64>> {
                 $crate::separable::candidates(z, self.gamma, scratch);
-                let tau = self.solve(&mut scratch.a, &mut scratch.b);
+                let tau = self.solve(&mut scratch.a);
                 $crate::separable::gather(scratch, out);
                 Ok(Some(tau))
             }

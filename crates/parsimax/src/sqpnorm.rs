@@ -92,7 +92,7 @@ impl SqPnormMax {
     }
 
     /// Replaces the candidates by their probabilities and returns τ.
-    fn solve(&self, z: &mut [f64], _work: &mut Vec<f64>) -> f64 {
+    fn solve(&self, z: &mut [f64]) -> f64 {
         if self.p == 2.0 { linear::solve(z, self.gamma) } else { squared_norm::solve(z, self.m(), self.gamma) }
     }
 }

@@ -10,15 +10,19 @@
 //! passes the root. (Unlike α-entmax, whose equation is steep in its smallest entry, this one hardly
 //! sees it: `f` is known to an absolute 10⁻¹⁶, and an entry that close above τ has `p` to 10⁻¹⁶·f^{1/m − 1}
 //! only. The scores would need more digits to say more.)
+//!
+//! No list of what is above τ is kept: powers cost far more than passing over the entries without one, and a long row
+//! takes no memory.
 
 use super::{MAX_STEPS, quadratic, tsallis};
-use crate::numeric;
+use crate::{Float, numeric};
 
 /// Replaces the raw scores `z` by their normmax and returns τ in units of z/γ.
-pub(crate) fn solve(z: &mut [f64], alpha: f64, gamma: f64, work: &mut Vec<f64>) -> f64 {
-    let tau = if alpha > 2.0 {
-        anchored(z, alpha - 1.0, gamma, work)
-    } else if alpha == 2.0 {
+pub(crate) fn solve(z: &mut [f64], alpha: f64, gamma: f64) -> f64 {
+    if alpha > 2.0 {
+        return steep(z, alpha, gamma);
+    }
+    let tau = if alpha == 2.0 {
         let tau = quadratic::solve(z, 0.5 * gamma);
         z.iter_mut().for_each(|v| *v = v.sqrt());
         tau
@@ -35,32 +39,42 @@ pub(crate) fn solve(z: &mut [f64], alpha: f64, gamma: f64, work: &mut Vec<f64>) 
     tau
 }
 
+/// [`solve`] for α > 2, in any precision: all but the result is in `f64`.
+pub(crate) fn steep<T: Float>(z: &mut [T], alpha: f64, gamma: f64) -> f64 {
+    let tau = anchored(z, alpha - 1.0, gamma);
+    numeric::normalise(z);
+    tau
+}
+
 /// Replaces `z` by the roots `[x − τ]₊^{1/m}`, `m = α − 1 > 1`, and returns τ.
-fn anchored(z: &mut [f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> f64 {
-    let mut anchor = lowest_candidate(z, m, gamma, work);
+fn anchored<T: Float>(z: &mut [T], m: f64, gamma: f64) -> f64 {
+    let mut anchor = lowest_candidate(z, m, gamma);
     let floor = loop {
-        work.clear();
-        work.extend(z.iter().filter(|z| **z >= anchor).map(|z| (z - anchor) / gamma));
-        if norm(work, 0.0, m).0 < 1.0 {
-            break floor_above(work, m);
+        let gaps = wide(z).filter(|z| *z >= anchor).map(|z| (z - anchor) / gamma);
+        if norm(gaps.clone(), 0.0, m).0 < 1.0 {
+            break floor_above(gaps, m);
         }
         // Rounding had let in an entry without mass; the next larger one is the anchor.
-        anchor = z.iter().copied().filter(|z| *z > anchor).fold(f64::INFINITY, f64::min);
+        anchor = wide(z).filter(|z| *z > anchor).fold(f64::INFINITY, f64::min);
     };
     for z in z.iter_mut() {
-        *z = if *z >= anchor { ((*z - anchor) / gamma + floor).powf(1.0 / m) } else { 0.0 };
+        let score = z.widen();
+        *z = T::narrow(if score >= anchor { ((score - anchor) / gamma + floor).powf(1.0 / m) } else { 0.0 });
     }
     anchor / gamma - floor
 }
 
+/// The entries, widened.
+fn wide<T: Float>(z: &[T]) -> impl Iterator<Item = f64> + Clone {
+    z.iter().map(|z| z.widen())
+}
+
 /// The smallest score above τ: Newton on the norm from the left, dropping what falls below.
-fn lowest_candidate(z: &[f64], m: f64, gamma: f64, active: &mut Vec<f64>) -> f64 {
+fn lowest_candidate<T: Float>(z: &[T], m: f64, gamma: f64) -> f64 {
     let top = numeric::max(z);
-    active.clear();
-    active.extend(z.iter().map(|z| (z - top) / gamma).filter(|x| *x > -1.0));
     let mut tau = -1.0;
     for _ in 0..MAX_STEPS {
-        let (norm, slope) = norm(active, -tau, m);
+        let (norm, slope) = norm(wide(z).map(|z| (z - top) / gamma).filter(|x| *x > tau), -tau, m);
         let next = tau + (norm - 1.0) / slope;
         // The maximum, 0, has mass: it is never dropped.
         if next.is_nan() || next <= tau || next >= 0.0 {
@@ -68,21 +82,20 @@ fn lowest_candidate(z: &[f64], m: f64, gamma: f64, active: &mut Vec<f64>) -> f64
         }
         let step = next - tau;
         tau = next;
-        active.retain(|x| *x > tau);
         if step <= 1e-16 {
             break;
         }
     }
-    z.iter().copied().filter(|z| (z - top) / gamma > tau).fold(top, f64::min)
+    wide(z).filter(|z| (z - top) / gamma > tau).fold(top, f64::min)
 }
 
 /// `f` with `‖gaps + f‖_a = 1`, by Newton from the right.
-fn floor_above(gaps: &[f64], m: f64) -> f64 {
+fn floor_above(gaps: impl Iterator<Item = f64> + Clone, m: f64) -> f64 {
     // The anchor's base is the smallest of k, and the largest base is at most 1.
-    let uniform = (gaps.len() as f64).powf(-m / (1.0 + m));
-    let mut floor = uniform.min((1.0 - numeric::max(gaps)).max(0.0));
+    let uniform = (gaps.clone().count() as f64).powf(-m / (1.0 + m));
+    let mut floor = uniform.min((1.0 - gaps.clone().fold(0.0, f64::max)).max(0.0));
     for _ in 0..MAX_STEPS {
-        let (norm, slope) = norm(gaps, floor, m);
+        let (norm, slope) = norm(gaps.clone(), floor, m);
         let next = (floor - (norm - 1.0) / slope).max(0.0);
         if next.is_nan() || next >= floor {
             break;
@@ -97,9 +110,13 @@ fn floor_above(gaps: &[f64], m: f64) -> f64 {
 }
 
 /// `‖x + f‖_a`, `a = 1 + 1/m`, and its derivative in `f`.
-fn norm(x: &[f64], f: f64, m: f64) -> (f64, f64) {
-    let power = numeric::sum(x.iter().map(|x| (x + f) * (x + f).powf(1.0 / m)));
-    let roots: f64 = x.iter().map(|x| (x + f).powf(1.0 / m)).sum();
+fn norm(x: impl Iterator<Item = f64>, f: f64, m: f64) -> (f64, f64) {
+    let mut roots = 0.0;
+    let power = numeric::sum(x.map(|x| {
+        let root = (x + f).powf(1.0 / m);
+        roots += root;
+        (x + f) * root
+    }));
     let norm = power.powf(m / (1.0 + m));
     (norm, if power > 0.0 { norm / power * roots } else { f64::INFINITY })
 }

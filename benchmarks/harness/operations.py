@@ -34,11 +34,13 @@ def mappings(native, alphas):
 def forward(native, z, alphas, keep):
     """Π(z), dense and sparse, against torch.softmax into a given tensor."""
     out = torch.empty_like(z)
+    # PyTorch's exponential is slow where it underflows, which nothing has to be.
+    finite = z.clamp(min=-20.0)
     operations = [
         Operation(SOFTMAX, lambda: torch.softmax(z, -1, out=out)),
         Operation(MEMCPY, native.memcpy(out, z)),
         # What a softmax cannot do without: an exponential of every score.
-        Operation(EXP, lambda: torch.exp(z, out=out)),
+        Operation(EXP, lambda: torch.exp(finite, out=out)),
     ]
     for label, mapping in mappings(native, alphas).items():
         operations.append(Operation(f"{label} forward", native.forward(native.mapping(*mapping), z, out)))
@@ -65,6 +67,7 @@ def backward(native, z, alphas, keep):
     v = torch.randn(z.shape, generator=generator).to(z.dtype)
     out = torch.empty_like(z)
     soft = torch.softmax(z, -1)
+    positive = soft.clamp(min=1e-30)
 
     def torch_backward():
         torch._softmax_backward_data(v, soft, -1, z.dtype, grad_input=out)
@@ -76,8 +79,8 @@ def backward(native, z, alphas, keep):
         Operation(ADD_BACKWARD, lambda: torch.add(soft, v, out=out)),
         # And what a gradient in α cannot do without: scores, probabilities and gradient are read, and there is a
         # logarithm for every probability of the support.
-        Operation(ADD_THREE_BACKWARD, lambda: torch.addcmul(z, soft, v, out=out)),
-        Operation(LOG_BACKWARD, lambda: torch.log(soft, out=out)),
+        Operation(ADD_THREE_BACKWARD, lambda: torch.addcmul(positive, soft, v, out=out)),
+        Operation(LOG_BACKWARD, lambda: torch.log(positive, out=out)),
     ]
     for label, (name, options) in mappings(native, alphas).items():
         names = [f"{label} backward"] + [f"{label} backward with α-gradient"] * (name == "entmax")

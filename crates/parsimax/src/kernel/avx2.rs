@@ -107,6 +107,7 @@ impl Vector for Avx2 {
         div(b) = _mm256_div_ps;
         sqrt() = _mm256_sqrt_ps;
         max(b) = _mm256_max_ps;
+        min(b) = _mm256_min_ps;
         fma(b, c) = _mm256_fmadd_ps;
     }
 

@@ -109,6 +109,7 @@ impl Vector for Avx512 {
         div(b) = _mm512_div_ps;
         sqrt() = _mm512_sqrt_ps;
         max(b) = _mm512_max_ps;
+        min(b) = _mm512_min_ps;
         fma(b, c) = _mm512_fmadd_ps;
     }
 
@@ -145,6 +146,40 @@ impl Vector for Avx512 {
             let step = _mm512_fnmadd_ps(root, estimate, _mm512_set1_ps(3.0));
             Avx512(_mm512_mul_ps(half, step))
         }
+    }
+
+    /// As whole numbers, whose order is the same: any unit takes those, and few take the maxima of floats.
+    #[inline(always)]
+    fn order(self, b: Self) -> (Self, Self) {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let (x, y) = (_mm512_castps_si512(self.0), _mm512_castps_si512(b.0));
+            let (low, high) = (_mm512_min_epi32(x, y), _mm512_max_epi32(x, y));
+            (Avx512(_mm512_castsi512_ps(low)), Avx512(_mm512_castsi512_ps(high)))
+        }
+    }
+    /// As whole numbers, too: what is below 0 has its sign.
+    #[inline(always)]
+    fn positive(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let most = _mm512_max_epi32(_mm512_castps_si512(self.0), _mm512_setzero_si512());
+            Avx512(_mm512_castsi512_ps(most))
+        }
+    }
+    /// Whole numbers until they are asked for.
+    #[inline(always)]
+    fn tally(self, m: __mmask16) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let n = _mm512_castps_si512(self.0);
+            Avx512(_mm512_castsi512_ps(_mm512_mask_add_epi32(n, m, n, _mm512_set1_epi32(1))))
+        }
+    }
+    #[inline(always)]
+    fn tallied(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        Avx512(unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(self.0)) })
     }
 
     #[inline(always)]

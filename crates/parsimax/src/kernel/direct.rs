@@ -1,46 +1,44 @@
-//! Sparsemax and 1.5-entmax on short rows: a few passes over whole rows, and no list.
+//! Sparsemax and 1.5-entmax on short rows: few looks at whole rows, and no list.
 //!
-//! Plainly, for each row: maximum, a lower bound on τ, Newton steps, write `[x − τ]₊^e`. Where
-//! a term costs five instructions, gathering the candidates of a row of 64 costs more than it
-//! saves, and on dense rows it saves nothing. So every pass runs over all entries of a row, and
-//! what comes between two passes (the sum over lanes, the division, the question whether to go
-//! on) is done for `LANES` rows at once: their lane sums are transposed, one row per lane. Rows
-//! that have settled take no part in later passes.
+//! Plainly, for each row: maximum, a lower bound on τ, Newton steps, write `[x − τ]₊^e`. Where a term costs five
+//! instructions, gathering the candidates of a row of 64 costs more than it saves, and on dense rows it saves nothing. So
+//! whole rows are looked at, and what comes between two looks is done for `LANES` rows at once, one row per lane.
 //!
-//! The bound comes from sixteen maxima a row, or as many as two vectors hold (even and odd vectors of the row,
-//! each entry in one of them): a subset of the row, whose τ is a lower bound and already close. For
-//! sparsemax it is τ itself unless two of the support share a lane, which on scattered scores is
-//! the exception; so its first pass writes, and most rows see no other. What is added to a lane's
-//! sums does not depend on the neighbours, so neither does the row.
+//! 1. The two largest entries of every lane, and from their order the threshold that these alone have (`ranked.rs`): a
+//!    lower bound, and τ itself unless three of the support share a lane, which on scattered scores is the exception.
+//! 2. So the next look writes, and counts. A row with as many entries above the threshold as there were among the largest
+//!    ones is done: they are the same ones.
+//! 3. What is left of wide rows is solved on a list, if that is short (`picked.rs`).
+//! 4. All other rows go by passes over them, put together so that no lane is idle (`refine.rs`).
+//!
+//! What becomes of a row does not depend on its neighbours.
 
-use super::profile::{Direct, STEPS, Tau};
+use super::group::{Block, Excess, Group, Rows};
+use super::profile::{Direct, Tau};
+use super::refine::{first_guess, refine};
+use super::scan::lane_maxima;
 use super::solve::Frame;
 use super::sweep::LARGE;
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::vector::{Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, picked};
+use super::{Forward, Status, long, picked, ranked, short};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
 
-/// A sum of terms beyond which the next step hardly finds the root.
-const FAR: f32 = 1.25;
+/// Widest row that is served.
+pub(super) const WIDEST: usize = 4 * picked::VECTORS;
 
 /// Most groups of `LANES` rows that go through the steps together: what one waits for, the others
 /// fill with work.
-const GROUPS: usize = 4;
+pub(super) const GROUPS: usize = 4;
 
 /// Floats that the rows of such groups may have, so that they stay in the first-level cache.
-const ROOM: usize = 2048;
+const ROOM: usize = 4096;
 
 /// Floats that the rows of one group may have. Wider rows leave lanes empty: what is done for all lanes at once is
-/// little beside such rows, and a second look at them is not to wait for the next cache.
-const GROUP_ROOM: usize = 4096;
-
-/// The number of maxima in the support beyond which a row counts as dense: half of them.
-fn dense_from<V: Vector>() -> f32 {
-    (V::PARTS * V::LANES) as f32 * 0.5
-}
+/// little beside such rows, and a second look at them is not to wait for a far cache.
+const GROUP_ROOM: usize = 16_384;
 
 /// How many rows of width `d` go through the steps together.
 fn together<V: Vector>(d: usize) -> usize {
@@ -51,84 +49,11 @@ fn together<V: Vector>(d: usize) -> usize {
     }
 }
 
-/// A square block of lanes, written before it is read.
-type Block = std::mem::MaybeUninit<[f32; MAX_LANES * MAX_LANES]>;
+/// The share of the lanes with an entry in the support from which on a row counts as dense.
+const CROWDED: f32 = 0.77;
 
-/// What is known of `LANES` rows, one a lane.
-#[derive(Clone, Copy)]
-struct Group {
-    /// One bit a row: a NaN or `+inf`; nothing but `−inf`; not settled yet.
-    bad: u32,
-    empty: u32,
-    /// Scores so large that a threshold in their units loses digits.
-    large: u32,
-    active: u32,
-    /// Rows whose probabilities are written.
-    written: u32,
-    max: [f32; MAX_LANES],
-    /// Whether a row is so far from its root that writing it would be in vain.
-    far: bool,
-    /// τ as two floats to be added. If products are exact it is measured in the units of `scale·z`, and a
-    /// term takes one of them; else, and before the rows are looked at, from `scale·max`.
-    hi: [f32; MAX_LANES],
-    lo: [f32; MAX_LANES],
-    /// The slope of the last step.
-    before: [f32; MAX_LANES],
-}
-
-impl Group {
-    const NEW: Group = Group {
-        bad: 0,
-        empty: 0,
-        large: 0,
-        active: 0,
-        written: 0,
-        far: false,
-        max: [0.0; MAX_LANES],
-        hi: [-1.0; MAX_LANES],
-        lo: [0.0; MAX_LANES],
-        before: [f32::INFINITY; MAX_LANES],
-    };
-
-    /// Makes τ the sum of the two: `hi` its float, `lo` exactly what that loses.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn put<V: Vector>(&mut self, a: V, b: V) {
-        let sum = a.add(b);
-        let of_b = sum.sub(a);
-        // SAFETY: the arrays hold a vector; the caller vouches for the instruction set.
-        unsafe {
-            sum.store(self.hi.as_mut_ptr());
-            a.sub(sum.sub(of_b)).add(b.sub(of_b)).store(self.lo.as_mut_ptr());
-        }
-    }
-}
-
-/// Rows one behind the other, and where their probabilities go.
-#[derive(Clone, Copy)]
-struct Rows {
-    z: *const f32,
-    out: *mut f32,
-    d: usize,
-    rows: usize,
-    scale: f32,
-    /// The number one, kept from the compiler: it would turn products with it into sums.
-    one: f32,
-}
-
-impl Rows {
-    /// Without the first `n`.
-    ///
-    /// # Safety
-    /// There are `n`.
-    #[inline(always)]
-    unsafe fn from(self, n: usize) -> Rows {
-        // SAFETY: as the caller vouches.
-        unsafe { Rows { z: self.z.add(n * self.d), out: self.out.add(n * self.d), rows: self.rows - n, ..self } }
-    }
-}
+/// Vectors of a long row that tell whether it is.
+const SAMPLE: usize = 8;
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
 ///
@@ -142,6 +67,9 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
     let rows = job.status.len();
     let many = together::<V>(d);
     let mut groups = [Group::NEW; GROUPS];
+    for (i, group) in groups.iter_mut().enumerate() {
+        group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
+    }
     let one = std::hint::black_box(1.0f32);
     for first in (0..rows).step_by(many) {
         let here = (rows - first).min(many);
@@ -165,7 +93,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
                 let tau = if V::FUSED { tau - top } else { tau };
                 let status = Status::from_flags(group.bad >> k & 1 == 1, group.empty >> k & 1 == 1);
                 job.status[first + r] = status;
-                if status == Status::Ok && group.large >> k & 1 == 1 {
+                if status == Status::Ok && group.alone >> k & 1 == 1 {
                     long::one_row::<V, P, P>((prof, prof), job, first + r, gain, sums.as_deref_mut());
                     continue;
                 }
@@ -208,228 +136,313 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
     // SAFETY: rows and buffers are in bounds as the caller vouches.
     unsafe {
         let groups = &mut (&mut *groups)[..rows.rows.div_ceil(V::LANES)];
-        let mut tops = [Block::uninit(); 2 * GROUPS];
-        let tops = tops.as_mut_ptr().cast::<f32>();
-        let size = V::PARTS * V::LANES * V::LANES;
-        let mut unfit = 0;
         for (g, group) in groups.iter_mut().enumerate() {
-            survey::<V>(rows.from(g * V::LANES), group, tops.add(g * size));
-            unfit |= group.bad | group.empty | group.large;
+            survey::<V, P>(prof, rows.from(g * V::LANES), group);
         }
-        let mut slopes = [V::splat(0.0); GROUPS];
-        for _ in 0..P::FIRST_STEPS {
-            for (g, group) in groups.iter_mut().enumerate() {
-                slopes[g] = first_step::<V, P>(prof, group, tops.add(g * size), V::splat(rows.one));
+        let (mut unfit, mut late, mut most) = (0, 0, 0);
+        for (g, group) in groups.iter_mut().enumerate() {
+            let here = rows.from(g * V::LANES);
+            if group.active & group.ordered != 0 {
+                settle_ordered::<V, P, WRITE>(prof, here, group);
             }
-        }
-        for (g, group) in groups.iter_mut().enumerate().filter(|_| rows.d >= WIDE) {
-            // How many of the maxima share the mass: a count, or with Σu² = 1 or a little more the square of Σu.
-            let dense = match P::LOOKS_TWICE {
-                true => slopes[g].gt(V::splat(dense_from::<V>())),
-                false => slopes[g].mul(slopes[g]).gt(V::splat(1.8 * dense_from::<V>())),
-            };
-            let dense = V::bits(dense);
-            settle_sparse::<V, P, WRITE>(prof, rows.from(g * V::LANES), group, !dense);
-        }
-        for (group, slope) in groups.iter_mut().zip(slopes).filter(|_| P::LOOKS_TWICE) {
-            leap::<V>(group, slope, rows.d);
-        }
-        for group in groups.iter_mut().filter(|_| V::FUSED) {
-            let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
-            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
-            let to = max.fma(scale, hi);
-            let lost = max.fma(scale, V::splat(0.0).sub(to)).add(hi);
-            group.put(to, lost.add(lo));
-        }
-        let mut going = true;
-        let mut n = 0;
-        while going && n < STEPS {
-            // Sums of all groups, then what follows from them for all groups.
-            let mut sums = [(V::splat(0.0), V::splat(0.0)); GROUPS];
-            let fine = n > 0 || P::LOOKS_TWICE;
-            for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.active != 0) {
-                let rows = rows.from(g * V::LANES);
-                sums[g] = match (fine, group.far) {
-                    (true, false) if P::LOOKS_TWICE => passes::<V, P, WRITE, true>(prof, rows, group),
-                    (true, _) => passes::<V, P, false, true>(prof, rows, group),
-                    (false, _) => passes::<V, P, false, false>(prof, rows, group),
-                };
+            if rows.d >= WIDE && group.active & group.few != 0 {
+                settle_few::<V, P, WRITE>(prof, here, group);
             }
-            going = false;
-            for (g, group) in groups.iter_mut().enumerate().filter(|(_, group)| group.active != 0) {
-                advance::<V, P>(prof, group, sums[g], fine, rows.d);
-                going |= group.active != 0;
+            if rows.d > short::SHORT {
+                group.alone |= group.active;
+                group.active = 0;
             }
-            n += 1;
+            unfit |= group.bad | group.empty | group.alone;
+            late += group.active.count_ones();
+            most += here.rows.min(V::LANES) as u32;
         }
-        if WRITE && !P::LOOKS_TWICE {
-            for r in 0..rows.rows {
-                let (group, k) = (&groups[r / V::LANES], r % V::LANES);
-                if group.written >> k & 1 == 0 {
-                    pass::<V, P, true, true>(prof, rows, r, group, k);
-                }
-            }
+        if late == most {
+            refine::<V, P, WRITE>(prof, rows, groups);
+        } else if late > 0 {
+            let mut put_together = [Group::NEW; GROUPS];
+            gather::<V>(groups, &mut put_together);
+            let put_together = &mut put_together[..(late as usize).div_ceil(V::LANES)];
+            refine::<V, P, WRITE>(prof, rows, put_together);
+            scatter::<V>(put_together, late as usize, groups);
         }
         unfit == 0
     }
 }
 
-/// Maxima of the first `LANES` rows: of the rows into `group`, of their parts, as `x`, into `tops`, one
-/// row per lane.
+/// Puts the rows that are still active together.
+fn gather<V: Vector>(groups: &[Group], to: &mut [Group; GROUPS]) {
+    let mut n = 0;
+    for group in groups {
+        let mut left = group.active;
+        while left != 0 {
+            let (k, i) = (left.trailing_zeros() as usize, n % V::LANES);
+            left &= left - 1;
+            let to = &mut to[n / V::LANES];
+            (to.at[i], to.max[i]) = (group.at[k], group.max[k]);
+            (to.hi[i], to.lo[i]) = (group.hi[k], group.lo[k]);
+            to.far |= group.far;
+            to.active |= 1 << i;
+            n += 1;
+        }
+    }
+}
+
+/// Puts the thresholds of `n` rows that were put together where they came from.
+fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
+    for i in 0..n {
+        let (group, k) = (&from[i / V::LANES], i % V::LANES);
+        let row = usize::from(group.at[k]);
+        let to = &mut groups[row / V::LANES];
+        (to.hi[row % V::LANES], to.lo[row % V::LANES]) = (group.hi[k], group.lo[k]);
+    }
+}
+
+/// Maxima of the first `LANES` rows, and the thresholds of the largest entries of their lanes.
 ///
 /// # Safety
-/// The rows are readable, `tops` is writable for `PARTS·LANES` vectors; the CPU has the instruction set.
+/// The rows are readable; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, tops: *mut f32) {
-    // SAFETY: as the caller vouches; the block holds two vectors for each lane.
+unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group) {
+    // SAFETY: as the caller vouches; the blocks hold two vectors for each lane.
     unsafe {
-        let (zero, none, scales) = (V::splat(0.0), V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
-        let mut parts = [Block::uninit(); 2];
-        let parts = parts.as_mut_ptr().cast::<f32>();
-        let here = rows.rows.min(V::LANES);
-        (group.bad, group.far, group.written) = (0, false, 0);
+        let (zero, none, scale) = (V::splat(0.0), V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
+        let (mut largest, mut gaps) = ([Block::uninit(); 2], [Block::uninit(); 2]);
+        let (largest, gaps) = (largest.as_mut_ptr().cast::<f32>(), gaps.as_mut_ptr().cast::<f32>());
+        let (size, here) = (V::LANES * V::LANES, rows.rows.min(V::LANES));
+        group.bad = 0;
+        let mut crowded = 0u32;
         for r in 0..V::LANES {
-            let to = parts.add(V::PARTS * r * V::LANES);
-            let mut maxima = [none; 2];
+            let mut two = [none; 2];
             if r < here {
-                let nan;
-                (maxima, nan) = two_maxima::<V>(rows.z.add(r * rows.d), rows.d);
-                group.bad |= u32::from(nan) << r;
+                let (z, nan) = (rows.z.add(r * rows.d), &mut group.bad);
+                let is_nan;
+                if rows.d > short::SHORT && is_crowded::<V>(z, rows.d, rows.scale) {
+                    crowded |= 1 << r;
+                    is_nan = false;
+                } else if by_order::<P>(rows.d) {
+                    (two, is_nan) = ranked::two_largest::<V>(z, rows.d);
+                } else {
+                    (two[0], is_nan) = lane_maxima::<V>(z, rows.d);
+                }
+                *nan |= u32::from(is_nan) << r;
             }
-            if V::PARTS == 1 {
-                maxima[0].max(maxima[1]).store(to);
-            } else {
-                maxima[0].store(to);
-                maxima[1].store(to.add(V::LANES));
+            two[0].store(largest.add(r * V::LANES));
+            if by_order::<P>(rows.d) {
+                two[1].store(largest.add(size + r * V::LANES));
             }
         }
-        for part in 0..V::PARTS {
-            V::transpose(parts.add(part * V::LANES), V::PARTS * V::LANES, tops.add(part * V::LANES * V::LANES));
-        }
-        let mut max = [V::load(tops), V::load(tops.add(V::LANES))];
-        for j in 2..V::PARTS * V::LANES {
-            max[j % 2] = V::load(tops.add(j * V::LANES)).max(max[j % 2]);
+        V::transpose(largest, V::LANES, gaps);
+        let mut max = [V::load(gaps), V::load(gaps.add(V::LANES))];
+        for j in 2..V::LANES {
+            max[j % 2] = V::load(gaps.add(j * V::LANES)).max(max[j % 2]);
         }
         let max = max[0].max(max[1]);
         group.bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
-        group.empty = V::bits(none.ge(max));
-        group.large = V::bits(max.max(zero.sub(max)).mul(scales).ge(V::splat(LARGE)));
-        group.active = !(group.bad | group.empty | group.large) & ((1u64 << here) - 1) as u32;
-        // A maximum of −inf would turn differences into NaN; with 0 they stay −inf.
+        group.empty = V::bits(none.ge(max)) & !crowded;
+        group.alone = crowded | V::bits(max.max(zero.sub(max)).mul(scale).ge(V::splat(LARGE)));
+        group.active = !(group.bad | group.empty | group.alone) & ((1u64 << here) - 1) as u32;
+        // A maximum of −inf would turn differences into NaN; with 0 they stay infinite.
         let max = max.select(max.gt(none), zero);
         max.store(group.max.as_mut_ptr());
-        for j in 0..V::PARTS * V::LANES {
-            let t = tops.add(j * V::LANES);
-            V::load(t).sub(max).mul(scales).store(t);
-        }
-        V::splat(-1.0).store(group.hi.as_mut_ptr());
-        zero.store(group.lo.as_mut_ptr());
         V::splat(f32::INFINITY).store(group.before.as_mut_ptr());
+        for j in 0..V::LANES {
+            let gap = gaps.add(j * V::LANES);
+            max.sub(V::load(gap)).mul(scale).store(gap);
+        }
+        let one = V::splat(rows.one);
+        let dense = group.active & if by_order::<P>(rows.d) { dense::<V>(gaps) } else { u32::MAX };
+        (group.ordered, group.far) = (group.active & !dense, false);
+        let (mut hi, mut lo, mut guessed) = (zero, zero, 0);
+        if group.ordered != 0 {
+            V::transpose(largest.add(size), V::LANES, gaps.add(size));
+            for j in V::LANES..2 * V::LANES {
+                let gap = gaps.add(j * V::LANES);
+                max.sub(V::load(gap)).mul(scale).store(gap);
+            }
+            let ranked = ranked::solve::<V, P>(prof, gaps, one);
+            ranked.count.store(group.count.as_mut_ptr());
+            // With many of them in the support, there are others.
+            group.ordered &= V::bits(V::splat(P::ORDERED).gt(ranked.count));
+            (hi, lo) = (ranked.hi, ranked.lo);
+        }
+        if dense != 0 {
+            let (guess, is_far) = first_guess::<V, P>(prof, gaps, rows.d, one);
+            let is_dense = V::lanes_of(dense);
+            (hi, lo) = (guess.select(is_dense, hi), zero.select(is_dense, lo));
+            guessed = dense & is_far;
+            group.far = guessed != 0;
+        }
+        // A list needs a bound, which a guess is not.
+        group.few = if rows.d >= WIDE { few::<V>(gaps, zero.sub(hi)) & !guessed } else { 0 };
+        group.put_below(hi, lo, scale);
     }
 }
 
-/// A Newton step on the maxima: from the left, every iterate is a lower bound. Returns the slope there.
+/// Whether order tells enough: there are few entries in the support, or so many others that it is worth to know.
+fn by_order<P: Direct>(d: usize) -> bool {
+    if P::LOOKS_TWICE { d >= WIDE } else { d > short::SHORT }
+}
+
+/// Rows in which most lanes have an entry of the support, one bit each, by the threshold that all their largest entries
+/// would have: it is not too high.
 ///
 /// # Safety
-/// `tops` is readable for `PARTS·LANES` vectors; the CPU has the instruction set.
+/// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn first_step<V: Vector, P: Direct>(prof: P, group: &mut Group, tops: *const f32, one: V) -> V {
+unsafe fn dense<V: Vector>(gaps: *const f32) -> u32 {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (zero, hi) = (V::splat(0.0), V::load(group.hi.as_ptr()));
-        let back = zero.sub(hi);
-        let (mut f, mut g) = ([zero; 4], [zero; 4]);
-        for j in 0..V::PARTS * V::LANES {
-            let u = V::load(tops.add(j * V::LANES)).fma(one, back).max(zero);
-            (f[j % 4], g[j % 4]) = prof.gather(u, f[j % 4], g[j % 4], one);
+        let mut sums = [V::splat(1.0), V::splat(0.0), V::splat(0.0), V::splat(0.0)];
+        for k in (0..V::LANES).step_by(4) {
+            for j in 0..4 {
+                sums[j] = sums[j].add(V::load(gaps.add((k + j) * V::LANES)));
+            }
         }
-        let slope = g[0].add(g[1]).add(g[2].add(g[3]));
-        let step = prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope);
-        group.put(hi, step);
-        slope
+        let t = sums[0].add(sums[1]).add(sums[2].add(sums[3])).mul(V::splat(1.0 / V::LANES as f32));
+        V::bits(above::<V>(gaps, t).gt(V::splat(CROWDED * V::LANES as f32)))
     }
 }
 
-/// Solves, and with `WRITE` writes, the rows of a group that have few candidates, `among` some.
+/// Whether some vectors of a long row tell that it is dense, before anything else is asked of it.
+///
+/// # Safety
+/// `z` is readable for `d` floats, at least [`SAMPLE`] vectors; the CPU has the instruction set.
+#[inline(always)]
+unsafe fn is_crowded<V: Vector>(z: *const f32, d: usize, scale: f32) -> bool {
+    // SAFETY: the last vector ends within the row.
+    unsafe {
+        let (stride, zero) = ((d - V::LANES) / (SAMPLE - 1), V::splat(0.0));
+        let mut most = [V::splat(f32::NEG_INFINITY); 2];
+        for k in (0..SAMPLE).step_by(2) {
+            for j in 0..2 {
+                most[j] = V::load(z.add((k + j) * stride)).max(most[j]);
+            }
+        }
+        let most = most[0].max(most[1]);
+        let gaps = V::splat(most.reduce_max()).sub(most).mul(V::splat(scale));
+        let t = (1.0 + gaps.totals(zero).0) / V::LANES as f32;
+        V::bits(V::splat(t).gt(gaps)).count_ones() as f32 > CROWDED * V::LANES as f32
+    }
+}
+
+/// How many lanes have their largest entry above `−t`.
+///
+/// # Safety
+/// As [`dense`].
+#[inline(always)]
+unsafe fn above<V: Vector>(gaps: *const f32, t: V) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let mut lanes = [V::splat(0.0); 4];
+        for k in (0..V::LANES).step_by(4) {
+            for j in 0..4 {
+                lanes[j] = lanes[j].tally(t.gt(V::load(gaps.add((k + j) * V::LANES))));
+            }
+        }
+        ranked::tallied(lanes)
+    }
+}
+
+/// Rows with so few lanes in the support that a list may be short, given `t = −τ`: one bit each.
+///
+/// # Safety
+/// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
+#[inline(always)]
+unsafe fn few<V: Vector>(gaps: *const f32, t: V) -> u32 {
+    // SAFETY: as the caller vouches.
+    unsafe { V::bits(V::splat((V::LANES - V::LANES / 8) as f32 + 0.5).gt(above::<V>(gaps, t))) }
+}
+
+/// Looks at the rows that order has told enough of, and with `WRITE` writes them: those with as many entries in
+/// the support as their largest ones have are settled.
 ///
 /// # Safety
 /// As [`solve_groups`].
 #[inline(always)]
-unsafe fn settle_sparse<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group, among: u32) {
+unsafe fn settle_ordered<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group) {
+    // SAFETY: as the caller vouches; the block holds a vector for each lane.
+    unsafe {
+        let mut counts = Block::uninit();
+        let counts = counts.as_mut_ptr().cast::<f32>();
+        let wanted = group.active & group.ordered;
+        if wanted.count_ones() < V::LANES as u32 {
+            for r in 0..V::LANES {
+                V::splat(0.0).store(counts.add(r * V::LANES));
+            }
+        }
+        let mut left = wanted;
+        while left != 0 {
+            let r = left.trailing_zeros() as usize;
+            left &= left - 1;
+            count_row::<V, P, WRITE>(prof, rows.from(r), group, r).store(counts.add(r * V::LANES));
+        }
+        let (found, expected) = (V::row_sums(counts), V::load(group.count.as_ptr()));
+        let same = V::and(found.ge(expected), expected.ge(found));
+        group.active &= !(V::bits(same) & wanted);
+    }
+}
+
+/// How many entries of a row are above its threshold, lane by lane; with `WRITE`, writes it.
+///
+/// # Safety
+/// The row is readable and writable; the CPU has the instruction set.
+#[inline(always)]
+unsafe fn count_row<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &Group, k: usize) -> V {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let Rows { z, out, d, .. } = rows;
+        let (zero, excess) = (V::splat(0.0), Excess::<V>::new(&rows, group, k));
+        let mut n = [zero; 4];
+        let mut i = 0;
+        while i + 4 * V::LANES <= d {
+            for k in 0..4 {
+                let u = excess.of(V::load(z.add(i + k * V::LANES)));
+                if WRITE {
+                    prof.power(u).store(out.add(i + k * V::LANES));
+                }
+                n[k] = n[k].tally(u.gt(zero));
+            }
+            i += 4 * V::LANES;
+        }
+        while i < d {
+            let len = (d - i).min(V::LANES);
+            let u = excess.of(V::load_first(z.add(i), len, f32::NEG_INFINITY));
+            if WRITE {
+                if d >= V::LANES {
+                    // The last vector overlaps the one before and writes the same numbers again.
+                    let at = i + len - V::LANES;
+                    prof.power(excess.of(V::load(z.add(at)))).store(out.add(at));
+                } else {
+                    prof.power(u).store_first(out, d);
+                }
+            }
+            n[0] = n[0].tally(u.gt(zero));
+            i += len;
+        }
+        ranked::tallied(n)
+    }
+}
+
+/// Solves, and with `WRITE` writes, the rows of a group that have few candidates.
+///
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn settle_few<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group) {
     // SAFETY: as the caller vouches; the arrays hold a vector.
     unsafe {
-        let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
         let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
         let Rows { z, out, d, .. } = rows;
-        let of_group = picked::Rows { z, out, d, max, scale, bound: hi.add(lo), wanted: group.active & among };
-        let (done, t, rest) = picked::solve::<V, P, WRITE>(prof, &of_group);
+        let (bound, wanted) = (group.below(scale), group.active & group.few);
+        let of_group = picked::Rows { z, out, d, max, scale, bound, wanted };
+        let (done, hi, lo) = picked::solve::<V, P, WRITE>(prof, &of_group);
+        let before = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        group.put_below(hi, lo, scale);
         let is_done = V::lanes_of(done);
-        group.put(t.select(is_done, hi), rest.select(is_done, lo));
+        let now = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        now.0.select(is_done, before.0).store(group.hi.as_mut_ptr());
+        now.1.select(is_done, before.1).store(group.lo.as_mut_ptr());
         group.active &= !done;
-        if WRITE {
-            group.written = done;
-        }
-    }
-}
-
-/// A guess of τ for the rows of sparsemax with most of their maxima in the support, and so many others of which
-/// nothing is known. `slope` is the number of those maxima.
-///
-/// If every maximum stood for κ entries, τ would be larger by `(1 − 1/κ)/slope`. What the maxima have in the mean,
-/// `1/slope`, against how far the largest is above their mean tells how dense the row is; on normal scores the κ
-/// below saves two of five passes. A guess may be on either side of τ: from the right, the next step goes to the left.
-///
-/// # Safety
-/// The CPU has the instruction set.
-#[inline(always)]
-unsafe fn leap<V: Vector>(group: &mut Group, slope: V, d: usize) {
-    // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
-    unsafe {
-        let most = slope.gt(V::splat(dense_from::<V>()));
-        group.far = group.active & V::bits(most) != 0;
-        if group.far {
-            let (zero, one) = (V::splat(0.0), V::splat(1.0));
-            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
-            let spread = zero.sub(hi).fma(slope, V::splat(-1.0)).max(V::splat(1e-3));
-            // No more than half of what each stands for.
-            let half = (d as f32 / (2 * V::PARTS * V::LANES) as f32).max(1.5);
-            let share = V::splat(1.0 / half).max(one.div(V::splat(0.43).div(spread).add(V::splat(1.2))));
-            group.put(hi, one.sub(share).div(slope).keep(most).add(lo));
-        }
-    }
-}
-
-/// A Newton step of the rows that are active, and which of them stay so.
-///
-/// # Safety
-/// The CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, V), fine: bool, d: usize) {
-    // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
-    unsafe {
-        let (h, l) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
-        let b = V::load(group.before.as_ptr());
-        let step = prof.step(f, g);
-        let unsettled = prof.goes_on((f, g), b, step, V::splat(d as f32));
-        let was = V::lanes_of(group.active);
-        let moves = if fine && P::LOOKS_TWICE { V::and(was, unsettled) } else { was };
-        // Rows that stay make a step of zero, which moves nothing: if results were chosen lane by lane,
-        // compilers would write them by masked stores, which some CPUs do slowly.
-        let step = step.keep(moves);
-        // A first step was taken at `hi` alone.
-        group.put(h, if fine { l.add(step) } else { step.select(was, l) });
-        // After a step back nothing is known of the slope.
-        V::splat(f32::INFINITY).select(V::splat(0.0).gt(step), g).store(group.before.as_mut_ptr());
-        if P::LOOKS_TWICE {
-            // A row that has settled where nothing was written waits for a pass that writes.
-            if fine && !group.far {
-                group.active &= V::bits(unsettled);
-            }
-            // Two passes in a row that write nothing would be one too many.
-            group.far = !group.far && group.active & V::bits(f.gt(V::splat(FAR))) != 0;
-        } else {
-            group.active &= V::bits(unsettled);
-        }
     }
 }
 
@@ -461,96 +474,5 @@ pub(super) unsafe fn two_maxima<V: Vector>(z: *const f32, d: usize) -> ([V; 2], 
             k = 1;
         }
         (m, V::bits(nan) != 0)
-    }
-}
-
-/// The two sums of every active row, one row per lane; other lanes hold anything.
-///
-/// # Safety
-/// As [`solve_groups`].
-#[inline(always)]
-unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
-    prof: P,
-    rows: Rows,
-    group: &Group,
-) -> (V, V) {
-    // SAFETY: as the caller vouches; the buffers hold a vector for each lane.
-    unsafe {
-        let (mut f, mut g) = (Block::uninit(), Block::uninit());
-        let (fs, gs) = (f.as_mut_ptr().cast::<f32>(), g.as_mut_ptr().cast::<f32>());
-        if group.active.count_ones() < V::LANES as u32 {
-            for r in 0..V::LANES {
-                V::splat(0.0).store(fs.add(r * V::LANES));
-                V::splat(0.0).store(gs.add(r * V::LANES));
-            }
-        }
-        let mut left = group.active;
-        while left != 0 {
-            let r = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let (f, g) = pass::<V, P, WRITE, FINE>(prof, rows, r, group, r);
-            f.store(fs.add(r * V::LANES));
-            g.store(gs.add(r * V::LANES));
-        }
-        (V::row_sums(fs), V::row_sums(gs))
-    }
-}
-
-/// The two sums of a row at `τ = hi + lo`, lane by lane; writes its probabilities if `WRITE`.
-/// Without `FINE`, τ is `hi`.
-///
-/// Comparisons and maxima share their units with additions, and products have their own: the
-/// additions that can are written as products with one.
-///
-/// # Safety
-/// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
-    prof: P,
-    rows: Rows,
-    r: usize,
-    group: &Group,
-    k: usize,
-) -> (V, V) {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let Rows { z, out, d, .. } = rows.from(r);
-        let (scale, one, zero) = (V::splat(rows.scale), V::splat(rows.one), V::splat(0.0));
-        let (max, hi, lo) = (V::splat(-group.max[k]), V::splat(-group.hi[k]), V::splat(-group.lo[k]));
-        let excess = |z: V| {
-            let u = if V::FUSED { z.fma(scale, hi) } else { z.add(max).mul(scale).add(hi) };
-            if FINE { u.fma(one, lo).max(zero) } else { u.max(zero) }
-        };
-        let (mut f, mut g) = ([zero; 4], [zero; 2]);
-        let mut i = 0;
-        while i + 4 * V::LANES <= d {
-            for k in 0..4 {
-                let u = excess(V::load(z.add(i + k * V::LANES)));
-                if WRITE {
-                    prof.power(u).store(out.add(i + k * V::LANES));
-                }
-                (f[k], g[k % 2]) = prof.gather(u, f[k], g[k % 2], one);
-            }
-            i += 4 * V::LANES;
-        }
-        while i + V::LANES <= d {
-            let u = excess(V::load(z.add(i)));
-            if WRITE {
-                prof.power(u).store(out.add(i));
-            }
-            (f[0], g[0]) = prof.gather(u, f[0], g[0], one);
-            i += V::LANES;
-        }
-        if i < d {
-            let u = excess(V::load_first(z.add(i), d - i, f32::NEG_INFINITY));
-            (f[1], g[1]) = prof.gather(u, f[1], g[1], one);
-            if WRITE && d >= V::LANES {
-                // The last vector overlaps the one before and writes the same numbers again.
-                prof.power(excess(V::load(z.add(d - V::LANES)))).store(out.add(d - V::LANES));
-            } else if WRITE {
-                prof.power(u).store_first(out, d);
-            }
-        }
-        (f[0].add(f[1]).add(f[2].add(f[3])), g[0].add(g[1]))
     }
 }

@@ -16,7 +16,7 @@
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
-//! | `direct.rs`, `picked.rs` | sparsemax and 1.5-entmax of short rows, by passes over whole rows or on few candidates |
+//! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `anchored.rs`, `settle.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
@@ -43,6 +43,7 @@ mod dispatch;
 mod evsoftmax;
 mod expo;
 mod fused;
+mod group;
 mod groups;
 mod level;
 mod long;
@@ -56,6 +57,8 @@ mod picked;
 mod portable;
 mod product;
 mod profile;
+mod ranked;
+mod refine;
 mod route;
 mod scan;
 mod settle;

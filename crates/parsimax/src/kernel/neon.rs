@@ -78,6 +78,7 @@ impl Vector for Neon {
         div(b) = vdivq_f32;
         sqrt() = vsqrtq_f32;
         max(b) = vmaxnmq_f32;
+        min(b) = vminnmq_f32;
     }
 
     #[inline(always)]

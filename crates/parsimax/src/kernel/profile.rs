@@ -17,6 +17,7 @@
 //! textbook bound of Michelot's method. `STEPS` caps the loop against rounding noise only.
 
 use super::expo::{exp2_nonpos, log2};
+use super::ranked::RANKS;
 use super::solve::{Frame, solve};
 use super::sweep;
 use super::vector::Vector;
@@ -424,8 +425,8 @@ pub(crate) trait Direct: Profile {
     /// Whether a step is exact or wrong (sparsemax: as the support stands or falls), so that only a
     /// look at the result tells.
     const LOOKS_TWICE: bool;
-    /// Newton steps on the maxima of parts of a row, before the row is looked at.
-    const FIRST_STEPS: usize;
+    /// Up to how many ranks in the support they are likely to be all there is.
+    const ORDERED: f32;
     /// Adds the terms of `u = [x − τ]₊` to the two sums of a Newton step. `one` is 1, as an operand.
     ///
     /// # Safety
@@ -438,6 +439,11 @@ pub(crate) trait Direct: Profile {
     unsafe fn goes_on<V: Vector>(&self, sums: (V, V), before: V, step: V, n: V) -> V::Mask;
     /// `u^e`
     fn power<V: Vector>(&self, u: V) -> V;
+    /// `−τ` of entries by their distances from the largest, in ascending order; the first is 0. `one` as above.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], one: V) -> V;
     /// Whether the number of entries in the support makes a step better.
     const CURVED: bool;
     /// The step from the sums over a whole row.
@@ -448,7 +454,7 @@ pub(crate) trait Direct: Profile {
 
 impl Direct for Sparsemax {
     const LOOKS_TWICE: bool = true;
-    const FIRST_STEPS: usize = 3;
+    const ORDERED: f32 = 12.0;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V) {
         // SAFETY: the caller vouches for the instruction set.
@@ -469,6 +475,19 @@ impl Direct for Sparsemax {
     fn power<V: Vector>(&self, u: V) -> V {
         u
     }
+    /// The least of `(1 + Σy)/k` over the first `k`: an entry lowers the quotient as long as it is in the support.
+    #[inline(always)]
+    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], one: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let (mut sum, mut t) = (V::splat(1.0), V::splat(1.0));
+            for k in 1..RANKS {
+                sum = y[k].fma(one, sum);
+                t = t.order(sum.mul(V::splat(1.0 / (k + 1) as f32))).0;
+            }
+            t
+        }
+    }
     const CURVED: bool = false;
     fn leap(&self, sweep::Sums { f, g, .. }: sweep::Sums) -> f64 {
         self.step_wide(f, g)
@@ -480,7 +499,7 @@ impl Direct for Sparsemax {
 
 impl Direct for Entmax15 {
     const LOOKS_TWICE: bool = false;
-    const FIRST_STEPS: usize = 2;
+    const ORDERED: f32 = 8.0;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
         (u.fma(u, f), g.add(u))
@@ -494,6 +513,29 @@ impl Direct for Entmax15 {
     #[inline(always)]
     fn power<V: Vector>(&self, u: V) -> V {
         u.mul(u)
+    }
+    /// Entry `k` is in the support if those before it have less than 1 at its place: `D = Σ(y_k − y_j)² < 1`. From there
+    /// `kv² + 2Av + D = 1` with `A = Σ(y_k − y_j)` leads on to `−τ = y_k + v`. Both sums grow by what lies between
+    /// neighbours, so that nothing cancels.
+    #[inline(always)]
+    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], _: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let (zero, one) = (V::splat(0.0), V::splat(1.0));
+            let (mut lines, mut squares) = (zero, zero);
+            let (mut from, mut a, mut d, mut count) = (zero, zero, zero, one);
+            for k in 1..RANKS {
+                let gap = y[k].sub(y[k - 1]);
+                let next = gap.fma(V::splat(k as f32), lines);
+                squares = gap.fma(next.add(lines), squares);
+                lines = next;
+                let inside = one.gt(squares);
+                (from, a) = (y[k].select(inside, from), lines.select(inside, a));
+                (d, count) = (squares.select(inside, d), V::splat((k + 1) as f32).select(inside, count));
+            }
+            let rest = one.sub(d);
+            from.add(rest.div(a.add(a.fma(a, count.mul(rest)).sqrt())))
+        }
     }
     const CURVED: bool = true;
     /// The nearer root of `n t² − 2 g t + f = 1`, or Newton's step where there is none.

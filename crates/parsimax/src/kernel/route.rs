@@ -35,9 +35,9 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
         let is_short = job.d <= short::SHORT;
         match map {
             Map::Softmax | Map::EvSoftmax => softmax::forward::<V>(job, loss),
-            Map::Sparsemax if is_short => direct::forward::<V, _>(s, job, loss),
+            Map::Sparsemax if job.d <= direct::WIDEST => direct::forward::<V, _>(s, job, loss),
             Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
-            Map::Entmax15 if is_short => direct::forward::<V, _>(e, job, loss),
+            Map::Entmax15 if job.d <= direct::WIDEST => direct::forward::<V, _>(e, job, loss),
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
             // Whole powers, as of α = 4/3, need no logarithm below.
             Map::Entmax(alpha) if is_short && alpha > 1.25 && Whole::exactly(alpha).is_none() => {

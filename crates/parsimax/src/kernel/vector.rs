@@ -70,8 +70,6 @@ pub(crate) use outlined;
 pub(crate) trait Vector: Copy {
     /// Number of lanes.
     const LANES: usize;
-    /// Into how many vectors of maxima the direct kernels divide a short row: sixteen lanes tell enough.
-    const PARTS: usize = if Self::LANES < MAX_LANES { 2 } else { 1 };
     /// Whether [`fma`](Vector::fma) rounds once.
     const FUSED: bool = true;
     /// Result of a lane-wise comparison.
@@ -170,6 +168,22 @@ pub(crate) trait Vector: Copy {
     }
     /// The larger of the two.
     fn max(self, b: Self) -> Self;
+    /// The smaller of the two.
+    #[inline(always)]
+    fn min(self, b: Self) -> Self {
+        self.select(b.gt(self), b)
+    }
+    /// The smaller and the larger of two numbers, neither below 0.
+    #[inline(always)]
+    fn order(self, b: Self) -> (Self, Self) {
+        (self.min(b), self.max(b))
+    }
+    /// `self` where it is above 0, `+0` elsewhere; anything for a NaN.
+    #[inline(always)]
+    fn positive(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.max(unsafe { Self::splat(0.0) })
+    }
     /// `self · b + c`, in one rounding where the hardware has it.
     fn fma(self, b: Self, c: Self) -> Self;
 
@@ -199,6 +213,17 @@ pub(crate) trait Vector: Copy {
     fn select(self, m: Self::Mask, other: Self) -> Self;
     /// `self` in the lanes of `m`, `+0` elsewhere.
     fn keep(self, m: Self::Mask) -> Self;
+    /// A tally, zeros to begin with, with one more in the lanes of `m`.
+    #[inline(always)]
+    fn tally(self, m: Self::Mask) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.add(unsafe { Self::splat(1.0) }.keep(m))
+    }
+    /// The numbers of a tally.
+    #[inline(always)]
+    fn tallied(self) -> Self {
+        self
+    }
     /// The sums of the lanes of both.
     #[inline(always)]
     fn totals(self, b: Self) -> (f32, f32) {

@@ -1,0 +1,169 @@
+//! What the ways of sparsemax and 1.5-entmax through short rows share: a block of rows, and what is known of `LANES` of
+//! them, one a lane.
+
+use super::vector::{MAX_LANES, Vector};
+
+/// A square block of lanes, written before it is read.
+pub(super) type Block = std::mem::MaybeUninit<[f32; MAX_LANES * MAX_LANES]>;
+
+/// What is known of `LANES` rows, one a lane.
+#[derive(Clone, Copy)]
+pub(super) struct Group {
+    /// Which rows of the block they are.
+    pub(super) at: [u16; MAX_LANES],
+    /// One bit a row: a NaN or `+inf`; nothing but `−inf`; not settled yet.
+    pub(super) bad: u32,
+    pub(super) empty: u32,
+    /// Rows that are solved by themselves: scores so large that a threshold in their units loses digits, or wide rows
+    /// with many candidates.
+    pub(super) alone: u32,
+    pub(super) active: u32,
+    /// Rows that may have few candidates, and rows whose order was looked at.
+    pub(super) few: u32,
+    pub(super) ordered: u32,
+    /// Whether a row is so far from its root that writing it would be in vain.
+    pub(super) far: bool,
+    pub(super) max: [f32; MAX_LANES],
+    /// τ as two floats to be added. If products are exact it is measured in the units of `scale·z`, and a
+    /// term takes one of them; else from `scale·max`.
+    pub(super) hi: [f32; MAX_LANES],
+    pub(super) lo: [f32; MAX_LANES],
+    /// Entries of the support among the largest ones of the lanes.
+    pub(super) count: [f32; MAX_LANES],
+    /// The slope of the last step.
+    pub(super) before: [f32; MAX_LANES],
+}
+
+impl Group {
+    pub(super) const NEW: Group = Group {
+        at: [0; MAX_LANES],
+        bad: 0,
+        empty: 0,
+        alone: 0,
+        active: 0,
+        few: 0,
+        ordered: 0,
+        far: false,
+        max: [0.0; MAX_LANES],
+        hi: [-1.0; MAX_LANES],
+        lo: [0.0; MAX_LANES],
+        count: [0.0; MAX_LANES],
+        before: [f32::INFINITY; MAX_LANES],
+    };
+
+    /// Makes τ the sum of the two: `hi` its float, `lo` exactly what that loses.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn put<V: Vector>(&mut self, a: V, b: V) {
+        let sum = a.add(b);
+        let of_b = sum.sub(a);
+        // SAFETY: the arrays hold a vector; the caller vouches for the instruction set.
+        unsafe {
+            sum.store(self.hi.as_mut_ptr());
+            a.sub(sum.sub(of_b)).add(b.sub(of_b)).store(self.lo.as_mut_ptr());
+        }
+    }
+
+    /// Makes τ the sum of the two, measured from `scale·max`, in the units that it is kept in.
+    ///
+    /// # Safety
+    /// As [`put`](Group::put).
+    #[inline(always)]
+    pub(super) unsafe fn put_below<V: Vector>(&mut self, hi: V, lo: V, scale: V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if V::FUSED {
+                let max = V::load(self.max.as_ptr());
+                let to = max.fma(scale, hi);
+                let lost = max.fma(scale, V::splat(0.0).sub(to)).add(hi);
+                self.put(to, lost.add(lo));
+            } else {
+                self.put(hi, lo);
+            }
+        }
+    }
+
+    /// τ, measured from `scale·max`, to the digits of a float.
+    ///
+    /// # Safety
+    /// As [`put`](Group::put).
+    #[inline(always)]
+    pub(super) unsafe fn below<V: Vector>(&self, scale: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (hi, lo) = (V::load(self.hi.as_ptr()), V::load(self.lo.as_ptr()));
+            let max = V::splat(0.0).sub(V::load(self.max.as_ptr()));
+            if V::FUSED { max.fma(scale, hi).add(lo) } else { hi.add(lo) }
+        }
+    }
+}
+
+/// Rows one behind the other, and where their probabilities go.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) z: *const f32,
+    pub(super) out: *mut f32,
+    pub(super) d: usize,
+    pub(super) rows: usize,
+    pub(super) scale: f32,
+    /// The number one, kept from the compiler: it would turn products with it into sums.
+    pub(super) one: f32,
+}
+
+impl Rows {
+    /// Without the first `n`.
+    ///
+    /// # Safety
+    /// There are `n`.
+    #[inline(always)]
+    pub(super) unsafe fn from(self, n: usize) -> Rows {
+        // SAFETY: as the caller vouches.
+        unsafe { Rows { z: self.z.add(n * self.d), out: self.out.add(n * self.d), rows: self.rows - n, ..self } }
+    }
+}
+
+/// `[x − τ]₊` of the entries of a row.
+///
+/// Comparisons and maxima share their units with additions, and products have their own: the
+/// additions that can are written as products with one.
+#[derive(Clone, Copy)]
+pub(super) struct Excess<V> {
+    scale: V,
+    one: V,
+    max: V,
+    hi: V,
+    lo: V,
+}
+
+impl<V: Vector> Excess<V> {
+    /// # Safety
+    /// The CPU has the instruction set.
+    #[inline(always)]
+    pub(super) unsafe fn new(rows: &Rows, group: &Group, k: usize) -> Excess<V> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (scale, one) = (V::splat(rows.scale), V::splat(rows.one));
+            let (max, hi, lo) = (V::splat(-group.max[k]), V::splat(-group.hi[k]), V::splat(-group.lo[k]));
+            Excess { scale, one, max, hi, lo }
+        }
+    }
+
+    /// At `hi` alone.
+    #[inline(always)]
+    pub(super) fn rough(&self, z: V) -> V {
+        self.from_hi(z).positive()
+    }
+
+    /// At `hi + lo`.
+    #[inline(always)]
+    pub(super) fn of(&self, z: V) -> V {
+        self.from_hi(z).fma(self.one, self.lo).positive()
+    }
+
+    #[inline(always)]
+    fn from_hi(&self, z: V) -> V {
+        if V::FUSED { z.fma(self.scale, self.hi) } else { z.add(self.max).mul(self.scale).add(self.hi) }
+    }
+}

@@ -1,0 +1,218 @@
+//! Sparsemax and 1.5-entmax on short rows: passes over whole rows until their thresholds stand.
+//!
+//! A pass takes the two sums of a Newton step; the sum over lanes, the division and the question whether to go on are
+//! left to all rows of a group at once: their lane sums are transposed, one row per lane. What is added to a lane's sums
+//! does not depend on the neighbours, so neither does the row.
+
+use super::direct::GROUPS;
+use super::group::{Block, Excess, Group, Rows};
+use super::profile::{Direct, STEPS};
+use super::vector::Vector;
+
+/// A sum of terms beyond which the next step hardly finds the root.
+const FAR: f32 = 1.25;
+
+/// A guess of τ, measured from the maximum, for rows with many entries in the support, of most of which nothing is
+/// known: Newton steps on the largest entry of every lane.
+///
+/// For sparsemax it goes on from there in the rows where most are in the support: one bit each. If every one of those
+/// `slope` entries stood for κ entries, τ would be larger by `(1 − 1/κ)/slope`. What they have in the mean, `1/slope`, against how far the largest
+/// is above their mean tells how dense the row is; on normal scores the κ below saves two of five passes. A guess may be
+/// on either side of τ: from the right, the next step goes to the left.
+///
+/// # Safety
+/// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn first_guess<V: Vector, P: Direct>(prof: P, gaps: *const f32, d: usize, one: V) -> (V, u32) {
+    // SAFETY: the caller vouches for the instruction set and the vectors.
+    unsafe {
+        let zero = V::splat(0.0);
+        let back = zero.sub(one);
+        let (mut t, mut slope) = (V::splat(1.0), V::splat(1.0));
+        for _ in 0..if P::LOOKS_TWICE { 3 } else { 2 } {
+            let (mut f, mut g) = ([zero; 4], [zero; 4]);
+            for k in (0..V::LANES).step_by(4) {
+                for j in 0..4 {
+                    let u = V::load(gaps.add((k + j) * V::LANES)).fma(back, t).positive();
+                    (f[j], g[j]) = prof.gather(u, f[j], g[j], one);
+                }
+            }
+            slope = g[0].add(g[1]).add(g[2].add(g[3]));
+            t = t.sub(prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope));
+        }
+        if !P::LOOKS_TWICE {
+            return (zero.sub(t), 0);
+        }
+        let most = slope.gt(V::splat(0.5 * V::LANES as f32));
+        let spread = t.fma(slope, V::splat(-1.0)).max(V::splat(1e-3));
+        // No more than half of what each stands for.
+        let half = (d as f32 / (2 * V::LANES) as f32).max(1.5);
+        let kept = V::splat(0.43).div(spread).add(V::splat(1.2));
+        let share = V::splat(1.0 / half).max(V::splat(1.0).div(kept));
+        (V::splat(1.0).sub(share).div(slope).keep(most).sub(t), V::bits(most))
+    }
+}
+
+/// Thresholds of the active rows of some groups, and their probabilities if `WRITE`.
+///
+/// # Safety
+/// The rows are readable and writable; the CPU has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn refine<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group]) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let wanted: [u32; GROUPS] = std::array::from_fn(|g| groups.get(g).map_or(0, |group| group.active));
+        let mut going = true;
+        let mut n = 0;
+        while going && n < STEPS {
+            // Sums of all groups, then what follows from them for all groups.
+            let mut sums = [(V::splat(0.0), V::splat(0.0)); GROUPS];
+            let fine = n > 0 || P::LOOKS_TWICE;
+            for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.active != 0) {
+                sums[g] = match (fine, group.far) {
+                    (true, false) if P::LOOKS_TWICE => passes::<V, P, WRITE, true>(prof, rows, group),
+                    (true, _) => passes::<V, P, false, true>(prof, rows, group),
+                    (false, _) => passes::<V, P, false, false>(prof, rows, group),
+                };
+            }
+            going = false;
+            for (g, group) in groups.iter_mut().enumerate().filter(|(_, group)| group.active != 0) {
+                advance::<V, P>(prof, group, sums[g], fine, rows.d);
+                going |= group.active != 0;
+            }
+            n += 1;
+        }
+        if WRITE && !P::LOOKS_TWICE {
+            for (group, mut left) in groups.iter().zip(wanted) {
+                while left != 0 {
+                    let k = left.trailing_zeros() as usize;
+                    left &= left - 1;
+                    pass::<V, P, true, true>(prof, rows, group, k);
+                }
+            }
+        }
+    }
+}
+
+/// A Newton step of the rows that are active, and which of them stay so.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, V), fine: bool, d: usize) {
+    // SAFETY: the caller vouches for the instruction set; the arrays hold a vector.
+    unsafe {
+        let (h, l) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        let b = V::load(group.before.as_ptr());
+        let step = prof.step(f, g);
+        let unsettled = prof.goes_on((f, g), b, step, V::splat(d as f32));
+        let was = V::lanes_of(group.active);
+        let moves = if fine && P::LOOKS_TWICE { V::and(was, unsettled) } else { was };
+        // Rows that stay make a step of zero, which moves nothing: if results were chosen lane by lane,
+        // compilers would write them by masked stores, which some CPUs do slowly.
+        let step = step.keep(moves);
+        // A first step was taken at `hi` alone.
+        group.put(h, if fine { l.add(step) } else { step.select(was, l) });
+        // After a step back nothing is known of the slope.
+        V::splat(f32::INFINITY).select(V::splat(0.0).gt(step), g).store(group.before.as_mut_ptr());
+        if P::LOOKS_TWICE {
+            // A row that has settled where nothing was written waits for a pass that writes.
+            if fine && !group.far {
+                group.active &= V::bits(unsettled);
+            }
+            // Two passes in a row that write nothing would be one too many.
+            group.far = !group.far && group.active & V::bits(f.gt(V::splat(FAR))) != 0;
+        } else {
+            group.active &= V::bits(unsettled);
+        }
+    }
+}
+
+/// The two sums of every active row, one row per lane; other lanes hold anything.
+///
+/// # Safety
+/// As [`refine`].
+#[inline(always)]
+unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
+    prof: P,
+    rows: Rows,
+    group: &Group,
+) -> (V, V) {
+    // SAFETY: as the caller vouches; the buffers hold a vector for each lane.
+    unsafe {
+        let (mut f, mut g) = (Block::uninit(), Block::uninit());
+        let (fs, gs) = (f.as_mut_ptr().cast::<f32>(), g.as_mut_ptr().cast::<f32>());
+        if group.active.count_ones() < V::LANES as u32 {
+            for r in 0..V::LANES {
+                V::splat(0.0).store(fs.add(r * V::LANES));
+                V::splat(0.0).store(gs.add(r * V::LANES));
+            }
+        }
+        let mut left = group.active;
+        while left != 0 {
+            let r = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (f, g) = pass::<V, P, WRITE, FINE>(prof, rows, group, r);
+            f.store(fs.add(r * V::LANES));
+            g.store(gs.add(r * V::LANES));
+        }
+        (V::row_sums(fs), V::row_sums(gs))
+    }
+}
+
+/// The two sums of row `k` of a group at `τ = hi + lo`, lane by lane; writes its probabilities if `WRITE`.
+/// Without `FINE`, τ is `hi`.
+///
+/// # Safety
+/// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
+    prof: P,
+    rows: Rows,
+    group: &Group,
+    k: usize,
+) -> (V, V) {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let row = rows.from(usize::from(group.at[k]));
+        let Rows { z, out, d, .. } = row;
+        let (zero, one) = (V::splat(0.0), V::splat(rows.one));
+        let from = Excess::<V>::new(&row, group, k);
+        macro_rules! excess {
+            ($z:expr) => {
+                if FINE { from.of($z) } else { from.rough($z) }
+            };
+        }
+        let (mut f, mut g) = ([zero; 4], [zero; 2]);
+        let mut i = 0;
+        while i + 4 * V::LANES <= d {
+            for k in 0..4 {
+                let u = excess!(V::load(z.add(i + k * V::LANES)));
+                if WRITE {
+                    prof.power(u).store(out.add(i + k * V::LANES));
+                }
+                (f[k], g[k % 2]) = prof.gather(u, f[k], g[k % 2], one);
+            }
+            i += 4 * V::LANES;
+        }
+        while i + V::LANES <= d {
+            let u = excess!(V::load(z.add(i)));
+            if WRITE {
+                prof.power(u).store(out.add(i));
+            }
+            (f[0], g[0]) = prof.gather(u, f[0], g[0], one);
+            i += V::LANES;
+        }
+        if i < d {
+            let u = excess!(V::load_first(z.add(i), d - i, f32::NEG_INFINITY));
+            (f[1], g[1]) = prof.gather(u, f[1], g[1], one);
+            if WRITE && d >= V::LANES {
+                // The last vector overlaps the one before and writes the same numbers again.
+                prof.power(excess!(V::load(z.add(d - V::LANES)))).store(out.add(d - V::LANES));
+            } else if WRITE {
+                prof.power(u).store_first(out, d);
+            }
+        }
+        (f[0].add(f[1]).add(f[2].add(f[3])), g[0].add(g[1]))
+    }
+}

@@ -19,9 +19,11 @@
 //!
 //! **Cost.** O(d) where groups are few; sorting what could not be cleared, O(d log d), at worst.
 
+mod lanes;
+
 use super::Status;
 use super::scan::{collect_indexed, lane_maxima};
-use super::structured::Work;
+use super::structured::{Rows, Work};
 use super::vector::{Vector, outlined};
 
 /// Lists up to this length are sorted at once.
@@ -148,11 +150,33 @@ unsafe fn survey_any<V: Vector>(
     }
 }
 
+/// Rows of width `d`: first those of a group that can be solved side by side, then the others.
+///
+/// # Safety
+/// The slices hold as many rows as `status`; the CPU has the instruction set of `V`.
+pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) {
+    let Rows { z, d, out, status, work } = job;
+    let group = V::LANES * d;
+    for ((z, out), status) in z.chunks(group).zip(out.chunks_mut(group)).zip(status.chunks_mut(V::LANES)) {
+        let mut solved = 0;
+        if lanes::fits(d, lambda) {
+            let (list, _) = work.lists(d);
+            // SAFETY: the chunks hold as many rows as `status`, the list a row and two vectors; the caller vouches
+            // for the instruction set.
+            solved = unsafe { lanes::rows::<V>(z.as_ptr(), out.as_mut_ptr(), d, status.len(), (lambda, gamma), list) };
+        }
+        for (r, ((z, out), status)) in z.chunks(d).zip(out.chunks_mut(d)).zip(status).enumerate() {
+            // SAFETY: the caller vouches for the instruction set.
+            *status = if solved >> r & 1 == 1 { Status::Ok } else { unsafe { row::<V>(z, out, lambda, gamma, work) } };
+        }
+    }
+}
+
 /// One row.
 ///
 /// # Safety
 /// The CPU has the instruction set of `V`.
-pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, work: &mut Work) -> Status {
+unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, work: &mut Work) -> Status {
     let l = lambda * gamma;
     // An entry with mass is above the value of its group, less the last penalty of it.
     let window = l * (z.len() - 1) as f64 + gamma;

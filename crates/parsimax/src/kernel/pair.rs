@@ -89,6 +89,7 @@ impl<V: Vector> Vector for Pair<V> {
         scaled_root(factor);
         rough_power(exponent);
         max(b);
+        min(b);
         fma(b, c);
         shift_exponent(k);
     }

@@ -106,7 +106,7 @@ pub(crate) unsafe fn forward<V: Vector>(Structured { structure, gamma }: Structu
     unsafe {
         match structure {
             Structure::Fused(lambda) => fused::forward::<V>(job, lambda, gamma),
-            Structure::Oscar(lambda) => each(job, |z, out, work| oscar::row::<V>(z, out, lambda, gamma, work)),
+            Structure::Oscar(lambda) => oscar::forward::<V>(job, lambda, gamma),
             Structure::SquaredNorm(0.5) if job.d <= narrow::NARROW => narrow::forward::<V>(job, gamma),
             Structure::SquaredNorm(m) => each(job, |z, out, work| norm::row::<V>(z, out, m, gamma, work)),
         }

@@ -168,7 +168,7 @@ pub(crate) trait Vector: Copy {
     }
     /// The larger of the two.
     fn max(self, b: Self) -> Self;
-    /// The smaller of the two.
+    /// The smaller of the two, where neither is NaN.
     #[inline(always)]
     fn min(self, b: Self) -> Self {
         self.select(b.gt(self), b)

@@ -237,6 +237,11 @@ impl Vector for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn store_whole(self, p: *mut u32) {
+        // SAFETY: the caller vouches for eight writable integers; `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_storeu_si256(p.cast(), _mm256_cvttps_epi32(self.0)) }
+    }
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch reads nothing and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }

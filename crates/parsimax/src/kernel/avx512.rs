@@ -262,6 +262,11 @@ impl Vector for Avx512 {
         }
     }
     #[inline(always)]
+    unsafe fn store_whole(self, p: *mut u32) {
+        // SAFETY: the caller vouches for sixteen writable integers; `self` exists, so the CPU has AVX-512F.
+        unsafe { _mm512_storeu_si512(p.cast(), _mm512_cvttps_epi32(self.0)) }
+    }
+    #[inline(always)]
     fn prefetch(p: *const f32) {
         // SAFETY: a prefetch reads nothing and never faults.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }

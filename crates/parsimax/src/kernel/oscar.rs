@@ -17,79 +17,58 @@
 //! `r = n·high − s` and `q = s − n·low`. `M` is a straight line there. So one comparison clears a bucket, and
 //! only the scores of buckets that are not cleared are sorted: those around a bend.
 //!
+//! **Few candidates.** Rows of which few scores can have mass are solved side by side (`oscar/lanes.rs`); others are
+//! counted, searched and written with vectors (`oscar/passes.rs`), and the hundreds of buckets between are `f64`.
+//!
 //! **Cost.** O(d) where groups are few; sorting what could not be cleared, O(d log d), at worst.
 
 mod lanes;
+mod passes;
 
 use super::Status;
-use super::scan::{collect_indexed, lane_maxima};
-use super::structured::{Rows, Work};
-use super::vector::{Vector, outlined};
+use super::structured::Rows;
+use super::vector::Vector;
+use passes::{Scale, Step};
 
-/// Lists up to this length are sorted at once.
+/// Rows up to this width are sorted at once.
 const FEW: usize = 32;
 
-/// Buckets at most.
-const BUCKETS: usize = 1024;
+/// Buckets at most, a power of two.
+const BUCKETS: usize = 256;
 
-/// More candidates than this are not listed but looked up in the row again and again: with λ as by default, all
-/// of a long row are candidates, and lists of them would take twice its memory.
-const MANY: usize = 1 << 14;
+/// Stretches of neighbouring buckets that are searched for on their own.
+const RANGES: usize = 8;
 
-/// Scores that are looked at between two questions whether the list is full.
-const STRIDE: usize = 4096;
+/// Steps that are looked for in every score at once; more of them are looked up score by score.
+const STEPS: usize = 32;
 
-/// The candidates of a row: `LISTED` with their places, or those of the whole row that are above a limit.
-#[derive(Clone, Copy)]
-struct Candidates<'a, const LISTED: bool> {
-    z: &'a [f32],
-    index: &'a [u32],
-    limit: f32,
-}
-
-impl<const LISTED: bool> Candidates<'_, LISTED> {
-    #[inline(always)]
-    fn has(&self, z: f32) -> bool {
-        LISTED || z > self.limit
-    }
-    /// Every candidate with its number.
-    #[inline(always)]
-    fn each(&self) -> impl Iterator<Item = (usize, f32)> {
-        self.z.iter().copied().enumerate().filter(|(_, z)| self.has(*z))
-    }
-    /// The place in the row of the candidate with a number.
-    #[inline(always)]
-    fn place(&self, number: usize) -> usize {
-        if LISTED { self.index[number] as usize } else { number }
-    }
-    /// The lowest of them, with minima that need not wait for each other.
-    fn lowest(&self) -> f32 {
-        let lower = |low: f32, z: f32| if z < low && self.has(z) { z } else { low };
-        let mut lanes = [f32::INFINITY; 16];
-        let chunks = self.z.chunks_exact(16);
-        let rest = chunks.remainder().iter().fold(f32::INFINITY, |low, z| lower(low, *z));
-        for chunk in chunks {
-            lanes.iter_mut().zip(chunk).for_each(|(low, z)| *low = lower(*low, *z));
-        }
-        lanes.iter().fold(rest, |low, z| low.min(*z))
-    }
-}
+/// Up to this range of scores, in units of γ, their differences from the largest are counted as they round to f32,
+/// which moves a probability by less than 5·10⁻⁷.
+const NEAR: f64 = 16.0;
 
 /// Scores that lie together in the order of all: how many, their sum, measured from the largest score, and
 /// the rank of the first.
 #[derive(Clone, Copy, Debug)]
 struct Pool {
-    start: usize,
-    len: usize,
+    start: f64,
+    len: f64,
     sum: f64,
-    /// The mean of the targets.
-    value: f64,
+    /// The sum of the targets.
+    mass: f64,
 }
 
 impl Pool {
-    fn new(start: usize, len: usize, sum: f64, l: f64) -> Pool {
-        let value = sum / len as f64 + l * (start as f64 + 0.5 * (len - 1) as f64);
-        Pool { start, len, sum, value }
+    fn new(start: f64, len: f64, sum: f64, l: f64) -> Pool {
+        Pool { start, len, sum, mass: sum + l * len * (start + 0.5 * (len - 1.0)) }
+    }
+    fn end(&self) -> f64 {
+        self.start + self.len
+    }
+    fn value(&self) -> f64 {
+        self.mass / self.len
+    }
+    fn exceeds(&self, other: &Pool) -> bool {
+        self.mass * other.len > other.mass * self.len
     }
 }
 
@@ -97,9 +76,12 @@ impl Pool {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pools {
     pools: Vec<Pool>,
+    /// One more than there are: scores too low to matter share the last.
     buckets: Vec<Bucket>,
-    /// Scores to be sorted, as keys that ascend while scores descend, above their place in the list.
+    tables: Vec<u64>,
+    /// Scores to be sorted, as keys that ascend while scores descend, above their place in the row.
     keys: Vec<u64>,
+    steps: Vec<Step>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -108,46 +90,6 @@ struct Bucket {
     sum: f64,
     is_sorted: bool,
     p: f32,
-}
-
-outlined! {
-    /// The maximum of a row (NaN if it holds one); the score at or below which its entries are no candidates, being
-    /// `window` or more below it; and how many candidates it listed, more than `MANY` if that was not all.
-    ///
-    /// # Safety
-    /// `z` is readable for `d` floats; `list` and `index` are writable for `d`, or for `MANY` and a `STRIDE` if
-    /// that is less, and `2·LANES`; the CPU has the instruction set of `V`.
-    unsafe fn survey<V>(z: *const f32, d: usize, window: f64, list: *mut f32, index: *mut u32) -> (f32, f32, usize)
-        => survey_any
-}
-
-/// # Safety
-/// As [`survey`].
-#[inline(always)]
-unsafe fn survey_any<V: Vector>(
-    z: *const f32,
-    d: usize,
-    window: f64,
-    list: *mut f32,
-    index: *mut u32,
-) -> (f32, f32, usize) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let (m, nan) = lane_maxima::<V>(z, d);
-        let max = m.reduce_max();
-        if nan || !max.is_finite() {
-            return (if nan { f32::NAN } else { max }, 0.0, 0);
-        }
-        // The step down covers the rounding of the limit.
-        let limit = ((f64::from(max) - window * (1.0 + 1e-6)) as f32).next_down();
-        let (mut from, mut n) = (0, 0);
-        while from < d && n <= MANY {
-            let len = STRIDE.min(d - from);
-            n += collect_indexed::<V>(z.add(from), len, limit, from as u32, list.add(n), index.add(n));
-            from += len;
-        }
-        (max, limit, n)
-    }
 }
 
 /// Rows of width `d`: first those of a group that can be solved side by side, then the others.
@@ -167,7 +109,11 @@ pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) 
         }
         for (r, ((z, out), status)) in z.chunks(d).zip(out.chunks_mut(d)).zip(status).enumerate() {
             // SAFETY: the caller vouches for the instruction set.
-            *status = if solved >> r & 1 == 1 { Status::Ok } else { unsafe { row::<V>(z, out, lambda, gamma, work) } };
+            *status = if solved >> r & 1 == 1 {
+                Status::Ok
+            } else {
+                unsafe { row::<V>(z, out, lambda, gamma, &mut work.oscar) }
+            };
         }
     }
 }
@@ -176,24 +122,21 @@ pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) 
 ///
 /// # Safety
 /// The CPU has the instruction set of `V`.
-unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, work: &mut Work) -> Status {
+unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, pools: &mut Pools) -> Status {
     let l = lambda * gamma;
     // An entry with mass is above the value of its group, less the last penalty of it.
     let window = l * (z.len() - 1) as f64 + gamma;
-    let (list, index) = work.lists(z.len().min(MANY + STRIDE));
-    // SAFETY: the lists hold two vectors more than that; the caller vouches for the instruction set.
-    let (max, limit, n) = unsafe { survey::<V>(z.as_ptr(), z.len(), window, list, index) };
+    // SAFETY: the caller vouches for the instruction set.
+    let (max, lowest) = unsafe { passes::survey::<V>(z.as_ptr(), z.len(), window) };
     let status = Status::of_max(max);
-    out.fill(status.fill());
-    if status == Status::Ok {
-        // SAFETY: that is how many were written.
-        unsafe { work.hold(n) };
-        let Work { list, index, oscar, .. } = work;
-        if n <= MANY {
-            oscar.solve(Candidates::<true> { z: list, index, limit }, max, l, gamma, out);
-        } else {
-            oscar.solve(Candidates::<false> { z, index: &[], limit }, max, l, gamma, out);
-        }
+    if status != Status::Ok {
+        out.fill(status.fill());
+    } else if z.len() <= FEW {
+        pools.sort_all(z, (max, lowest), l, gamma, out);
+    } else {
+        let scale = Scale::new((max, lowest), (z.len() / 32).clamp(16, BUCKETS).next_power_of_two());
+        // SAFETY: as above.
+        unsafe { pools.solve::<V>(z, scale, l, gamma, out) };
     }
     status
 }
@@ -206,217 +149,267 @@ fn key(z: f32, place: usize) -> u64 {
     u64::from(!ascending) << 32 | place as u64
 }
 
+/// Its place.
+fn place(key: u64) -> usize {
+    key as u32 as usize
+}
+
 impl Pools {
-    /// Writes the probabilities of the candidates.
-    fn solve<const LISTED: bool>(
-        &mut self,
-        candidates: Candidates<'_, LISTED>,
-        max: f32,
-        l: f64,
-        gamma: f64,
-        out: &mut [f32],
-    ) {
-        let list = candidates.z;
+    /// A row of few scores, of which those not below the lowest are candidates.
+    fn sort_all(&mut self, z: &[f32], (max, lowest): (f32, f32), l: f64, gamma: f64, out: &mut [f32]) {
         self.keys.clear();
-        self.pools.clear();
-        if list.len() <= FEW {
-            self.keys.extend(candidates.each().map(|(number, z)| key(z, number)));
-            self.keys.sort_unstable();
-            append(&mut self.pools, (list, &self.keys), f64::from(max), l);
-            let t = threshold(&self.pools, gamma);
-            self.scatter(candidates, self.keys.len(), t, gamma, out);
-            return;
-        }
-        let lowest = candidates.lowest();
-        let count = (list.len() / 16).clamp(16, BUCKETS);
-        // Monotone in z, rounding included, so that buckets are in order.
-        let inverse = (count as f64 / (f64::from(max) - f64::from(lowest)).max(1e-30)) as f32;
-        let last = (count - 1) as f32;
-        let bucket = |z: f32| {
-            let place = (max - z) * inverse;
-            // SAFETY: between 0 and the last bucket, and no NaN: scores are finite and not above the maximum.
-            unsafe { (if place < last { place } else { last }).to_int_unchecked::<i32>() as usize }
-        };
-        let n = self.count(candidates, count, max, bucket);
-        self.pool_buckets((&[], &[]), f64::from(max), l);
+        self.keys.extend(z.iter().enumerate().filter(|(_, z)| **z >= lowest).map(|(i, z)| key(*z, i)));
+        self.keys.sort_unstable();
+        let mut stack = Stack::new(&mut self.pools, l);
+        stack.append((z, &self.keys), f64::from(max));
+        stack.end();
         let t = threshold(&self.pools, gamma);
-        if self.doubt(1.0 / f64::from(inverse), l, t) {
-            for (number, z) in candidates.each() {
-                if self.buckets[bucket(z)].is_sorted {
-                    self.keys.push(key(z, number));
-                }
-            }
-            self.keys.sort_unstable();
-            let keys = std::mem::take(&mut self.keys);
-            self.pool_buckets((list, &keys), f64::from(max), l);
-            self.keys = keys;
+        out.fill(0.0);
+        for pool in &self.pools {
+            let p = probability(pool, t, gamma);
+            self.keys[pool.start as usize..pool.end() as usize].iter().for_each(|key| out[place(*key)] = p);
         }
-        let t = threshold(&self.pools, gamma);
-        match self.spread(t, gamma) {
-            Some((_, 0.0)) => {}
-            Some((low, high)) if low == high && n == out.len() => out.fill(high),
-            _ => candidates.each().for_each(|(number, z)| out[candidates.place(number)] = self.buckets[bucket(z)].p),
-        }
-        self.scatter(candidates, n, t, gamma, out);
     }
 
-    /// Counts and sums of the buckets; the count of all.
-    fn count<const LISTED: bool>(
-        &mut self,
-        all: Candidates<'_, LISTED>,
-        count: usize,
-        max: f32,
-        bucket: impl Fn(f32) -> usize,
-    ) -> usize {
+    /// A row of many.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn solve<V: Vector>(&mut self, z: &[f32], scale: Scale, l: f64, gamma: f64, out: &mut [f32]) {
         self.buckets.clear();
-        self.buckets.resize(count, Bucket::default());
-        let top = f64::from(max);
-        for (_, z) in all.each() {
-            let bucket = &mut self.buckets[bucket(z)];
-            bucket.len += 1;
-            bucket.sum += f64::from(z) - top;
+        self.buckets.resize(scale.count + 1, Bucket::default());
+        self.keys.clear();
+        if scale.range() <= NEAR * gamma {
+            // SAFETY: the caller vouches for the instruction set.
+            unsafe { self.count::<V>(z, scale) };
+        } else {
+            self.count_wide(z, scale);
         }
-        if LISTED { all.z.len() } else { self.buckets.iter().map(|bucket| bucket.len).sum() }
+        self.pool_buckets(z, scale, l);
+        let t = threshold(&self.pools, gamma);
+        let ranges = self.doubt(scale, l, t);
+        for range in ranges.into_iter().flatten() {
+            let from = self.keys.len();
+            // SAFETY: as above.
+            unsafe { passes::between::<V>(z, scale, range, |z, i| self.keys.push(key(z, i))) };
+            self.keys[from..].sort_unstable();
+        }
+        if !self.keys.is_empty() {
+            self.pool_buckets(z, scale, l);
+        }
+        let t = threshold(&self.pools, gamma);
+        if self.find_steps(z, scale, t, gamma) {
+            // SAFETY: as above; both slices have the length of the row.
+            unsafe { passes::write::<V>(z.as_ptr(), out.as_mut_ptr(), z.len(), scale.max, &raw const self.steps[..]) };
+        } else {
+            self.look_up(z, scale, t, gamma, out);
+        }
+    }
+
+    /// Counts and sums of the buckets, from differences that are rounded to f32.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn count<V: Vector>(&mut self, z: &[f32], scale: Scale) {
+        for z in z.chunks(passes::TALLIED) {
+            self.tables.clear();
+            self.tables.resize(passes::TABLES * (scale.count + 1), 0);
+            // SAFETY: the tables are as large as the scale asks for; the caller vouches for the instruction set.
+            unsafe { passes::tally::<V>(z.as_ptr(), z.len(), scale, self.tables.as_mut_ptr()) };
+            for (b, bucket) in self.buckets[..scale.count].iter_mut().enumerate() {
+                let (len, sum) = passes::tallied(&self.tables, b, scale);
+                bucket.len += len;
+                bucket.sum -= sum;
+            }
+        }
+    }
+
+    /// The same for scores so far apart that these differences would lack digits.
+    fn count_wide(&mut self, z: &[f32], scale: Scale) {
+        let top = f64::from(scale.max);
+        for z in z {
+            let bucket = &mut self.buckets[scale.bucket(*z)];
+            bucket.len += 1;
+            bucket.sum += f64::from(*z) - top;
+        }
+        self.buckets[scale.count] = Bucket::default();
     }
 
     /// Pools the buckets, those that are sorted entry by entry.
-    fn pool_buckets(&mut self, (list, keys): (&[f32], &[u64]), top: f64, l: f64) {
-        self.pools.clear();
-        let mut next = 0;
-        for b in 0..self.buckets.len() {
-            let Bucket { len, sum, is_sorted, .. } = self.buckets[b];
+    fn pool_buckets(&mut self, z: &[f32], scale: Scale, l: f64) {
+        let (mut stack, mut next) = (Stack::new(&mut self.pools, l), 0);
+        for &Bucket { len, sum, is_sorted, .. } in &self.buckets {
             if is_sorted {
-                append(&mut self.pools, (list, &keys[next..next + len]), top, l);
+                stack.append((z, &self.keys[next..next + len]), f64::from(scale.max));
                 next += len;
             } else if len > 0 {
-                let start = end(&self.pools);
-                push(&mut self.pools, Pool::new(start, len, sum, l), l);
+                stack.push(len as f64, sum);
             }
         }
+        stack.end();
     }
 
-    /// Marks the buckets in which the fit may bend; whether there are any.
-    fn doubt(&mut self, width: f64, l: f64, t: f64) -> bool {
-        let (mut pools, mut found) = (self.pools.iter(), false);
-        let (mut until, mut slope, mut gap, mut rank) = (0, 0.0, 0.0f64, 0usize);
-        for (b, bucket) in self.buckets.iter_mut().enumerate().filter(|(_, bucket)| bucket.len > 0) {
+    /// Marks the buckets in which the fit may bend; the ranges that they lie in.
+    fn doubt(&mut self, scale: Scale, l: f64, t: f64) -> [Option<(usize, usize)>; RANGES] {
+        let (mut ranges, mut found) = ([None; RANGES], 0);
+        let (mut pools, width) = (self.pools.iter(), scale.width());
+        let (mut until, mut slope, mut gap, mut rank) = (0.0, 0.0, 0.0f64, 0.0);
+        // Whether nothing but empty buckets lies behind the last range.
+        let mut goes_on = false;
+        for b in 0..scale.count {
+            let bucket = &mut self.buckets[b];
+            if bucket.len == 0 {
+                continue;
+            }
             if rank == until {
                 // The majorant's next piece, or the line of the threshold once that is steeper.
-                let pool = pools.next().filter(|pool| pool.value > t);
-                (until, slope) = pool.map_or((usize::MAX, t), |pool| (pool.start + pool.len, pool.value));
+                let pool = pools.next().filter(|pool| pool.value() > t);
+                (until, slope) = pool.map_or((f64::INFINITY, t), |pool| (pool.end(), pool.value()));
                 gap = 0.0;
             }
             let n = bucket.len as f64;
             let (high, low) = (-(b as f64) * width * (1.0 - 1e-6), -((b + 1) as f64) * width * (1.0 + 1e-6));
             let (r, q) = ((n * high - bucket.sum).max(0.0), (bucket.sum - n * low).max(0.0));
-            let mean = bucket.sum / n + l * (rank as f64 + 0.5 * (n - 1.0));
-            let next = gap + (slope - mean) * n;
-            let share = if r + q > 0.0 { q / (r + q) } else { 0.0 };
-            bucket.is_sorted = bucket.len > 1 && r * share > (1.0 - share) * gap.max(0.0) + share * next.max(0.0);
-            found |= bucket.is_sorted;
-            (gap, rank) = (next, rank + bucket.len);
+            let next = gap + slope * n - Pool::new(rank, n, bucket.sum, l).mass;
+            // `r·q/(r+q)` above what the gap has at the share `q/(r+q)` of the way.
+            bucket.is_sorted = bucket.len > 1 && r * q > r * gap.max(0.0) + q * next.max(0.0);
+            (gap, rank) = (next, rank + n);
+            if bucket.is_sorted {
+                if !goes_on && found < RANGES {
+                    ranges[found] = Some((b, b + 1));
+                    found += 1;
+                } else if let Some((_, end)) = &mut ranges[found - 1] {
+                    // The last of many ranges takes in what lies between.
+                    for between in &mut self.buckets[*end..b] {
+                        between.is_sorted = between.len > 0;
+                    }
+                    *end = b + 1;
+                }
+            }
+            goes_on = self.buckets[b].is_sorted;
         }
-        found
+        ranges
     }
 
-    /// Gives every bucket that is not sorted its probability; the smallest and the largest of them.
-    fn spread(&mut self, t: f64, gamma: f64) -> Option<(f32, f32)> {
-        let (mut rank, mut at, mut found) = (0, 0, None);
+    /// Finds the scores at which the probability falls, if these are few.
+    fn find_steps(&mut self, z: &[f32], scale: Scale, t: f64, gamma: f64) -> bool {
+        self.steps.clear();
+        let (mut b, mut end, mut sorted) = (0, self.buckets[0].len, 0);
+        for pool in &self.pools {
+            let p = probability(pool, t, gamma);
+            if p == 0.0 || self.steps.len() == STEPS {
+                return p == 0.0;
+            }
+            // The bucket of the last score, and how many of the keys are those of buckets before it.
+            let last = pool.end() as usize - 1;
+            while end <= last {
+                sorted += if self.buckets[b].is_sorted { self.buckets[b].len } else { 0 };
+                b += 1;
+                end += self.buckets[b].len;
+            }
+            let Bucket { len, is_sorted, .. } = self.buckets[b];
+            let depth =
+                if is_sorted { scale.max - z[place(self.keys[sorted + last - (end - len)])] } else { scale.depth(b) };
+            self.steps.push(Step { depth, p });
+        }
+        true
+    }
+
+    /// Writes the probability of every score: that of its bucket, or its own if that was sorted.
+    fn look_up(&mut self, z: &[f32], scale: Scale, t: f64, gamma: f64, out: &mut [f32]) {
+        let (mut rank, mut at) = (0.0, 0);
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.len > 0) {
-            while self.pools[at].start + self.pools[at].len <= rank {
+            while self.pools[at].end() <= rank {
                 at += 1;
             }
-            if !bucket.is_sorted {
-                bucket.p = probability(&self.pools[at], t, gamma);
-                let (low, high) = found.unwrap_or((bucket.p, bucket.p));
-                found = Some((bucket.p.min(low), bucket.p.max(high)));
-            }
-            rank += bucket.len;
+            bucket.p = probability(&self.pools[at], t, gamma);
+            rank += bucket.len as f64;
         }
-        found
-    }
-
-    /// Writes the probabilities of the entries that were sorted, of `n` candidates.
-    fn scatter<const LISTED: bool>(
-        &self,
-        candidates: Candidates<'_, LISTED>,
-        n: usize,
-        t: f64,
-        gamma: f64,
-        out: &mut [f32],
-    ) {
-        let mut put = |keys: &[u64], p: f32| {
-            keys.iter().for_each(|key| out[candidates.place(*key as u32 as usize)] = p);
-        };
-        if self.keys.len() == n {
-            for pool in &self.pools {
-                match probability(pool, t, gamma) {
-                    0.0 => break,
-                    p => put(&self.keys[pool.start..pool.start + pool.len], p),
-                }
-            }
-            return;
+        for (out, z) in out.iter_mut().zip(z) {
+            *out = self.buckets[scale.bucket(*z)].p;
         }
-        let (mut rank, mut next, mut at) = (0, 0, 0);
-        for bucket in self.buckets.iter().filter(|bucket| bucket.len > 0) {
-            let end = rank + bucket.len;
-            while bucket.is_sorted && rank < end {
-                while self.pools[at].start + self.pools[at].len <= rank {
+        let (mut rank, mut next, mut at) = (0.0, 0, 0);
+        for bucket in &self.buckets {
+            let behind = if bucket.is_sorted { next + bucket.len } else { next };
+            for (k, key) in self.keys[next..behind].iter().enumerate() {
+                while self.pools[at].end() <= rank + k as f64 {
                     at += 1;
                 }
-                let pool = &self.pools[at];
-                let len = (pool.start + pool.len).min(end) - rank;
-                put(&self.keys[next..next + len], probability(pool, t, gamma));
-                (rank, next) = (rank + len, next + len);
+                out[place(*key)] = probability(&self.pools[at], t, gamma);
             }
-            rank = end;
+            (rank, next) = (rank + bucket.len as f64, behind);
         }
     }
 }
 
 fn probability(pool: &Pool, t: f64, gamma: f64) -> f32 {
-    ((pool.value - t) / gamma).max(0.0) as f32
+    ((pool.value() - t) / gamma).max(0.0) as f32
 }
 
-/// The rank behind the last pool.
-fn end(pools: &[Pool]) -> usize {
-    pools.last().map_or(0, |last| last.start + last.len)
+/// Pools of descending value, to which scores are appended (pool adjacent violators). The last one is at hand.
+struct Stack<'a> {
+    pools: &'a mut Vec<Pool>,
+    last: Pool,
+    l: f64,
 }
 
-/// Appends a pool, joining it with those before it that it is not below (pool adjacent violators).
-#[inline(always)]
-fn push(pools: &mut Vec<Pool>, mut next: Pool, l: f64) {
-    while let Some(last) = pools.last().filter(|last| last.value <= next.value) {
-        next = Pool::new(last.start, last.len + next.len, last.sum + next.sum, l);
-        pools.pop();
+impl Stack<'_> {
+    /// None yet.
+    fn new(pools: &mut Vec<Pool>, l: f64) -> Stack<'_> {
+        pools.clear();
+        Stack { pools, last: Pool::new(0.0, 0.0, 0.0, l), l }
     }
-    pools.push(next);
-}
 
-/// Appends sorted scores; equal ones enter as one, for no rounding may part them.
-fn append(pools: &mut Vec<Pool>, (list, keys): (&[f32], &[u64]), top: f64, l: f64) {
-    let mut k = 0;
-    while k < keys.len() {
-        let len = keys[k..].iter().take_while(|key| **key >> 32 == keys[k] >> 32).count();
-        let y = f64::from(list[keys[k] as u32 as usize]) - top;
-        let start = end(pools);
-        push(pools, Pool::new(start, len, len as f64 * y, l), l);
-        k += len;
+    /// Appends `len` scores with a sum, joining them with those before that they are not below.
+    #[inline(always)]
+    fn push(&mut self, len: f64, sum: f64) {
+        let next = Pool::new(self.last.end(), len, sum, self.l);
+        if self.last.exceeds(&next) {
+            self.pools.push(self.last);
+            self.last = next;
+            return;
+        }
+        self.join(self.last, next);
+        while let Some(before) = self.pools.last().copied().filter(|before| !before.exceeds(&self.last)) {
+            self.join(before, self.last);
+            self.pools.pop();
+        }
+    }
+
+    #[inline(always)]
+    fn join(&mut self, a: Pool, b: Pool) {
+        self.last = Pool::new(a.start, a.len + b.len, a.sum + b.sum, self.l);
+    }
+
+    /// Appends sorted scores; equal ones enter as one, for no rounding may part them.
+    fn append(&mut self, (z, keys): (&[f32], &[u64]), top: f64) {
+        let mut k = 0;
+        while k < keys.len() {
+            let len = keys[k..].iter().take_while(|key| **key >> 32 == keys[k] >> 32).count();
+            let y = f64::from(z[place(keys[k])]) - top;
+            self.push(len as f64, len as f64 * y);
+            k += len;
+        }
+    }
+
+    /// That was all.
+    fn end(self) {
+        self.pools.push(self.last);
     }
 }
 
 /// `t` with `Σ [x − t]₊ = total` for pools of descending value.
 fn threshold(pools: &[Pool], total: f64) -> f64 {
     // Measured from the first: a single pool, however far from 0, then divides the total evenly.
-    let first = pools[0].value;
+    let first = pools[0].value();
     let (mut sum, mut count, mut t) = (0.0, 0.0, f64::NEG_INFINITY);
     for pool in pools {
-        let x = pool.value - first;
+        let x = pool.value() - first;
         if x <= t {
             break;
         }
-        sum += x * pool.len as f64;
-        count += pool.len as f64;
+        sum += x * pool.len;
+        count += pool.len;
         t = (sum - total) / count;
     }
     first + t

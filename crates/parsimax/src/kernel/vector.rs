@@ -248,6 +248,19 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` integers, and the CPU has the instruction set.
     unsafe fn compress_index(m: Self::Mask, base: u32, p: *mut u32);
+    /// Writes the whole parts of `LANES` numbers from 0 to 2³⁰.
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` integers.
+    #[inline(always)]
+    unsafe fn store_whole(self, p: *mut u32) {
+        let mut lanes = [0.0; MAX_LANES];
+        // SAFETY: the buffer holds `LANES` floats, and the caller vouches for as many integers.
+        unsafe {
+            self.store(lanes.as_mut_ptr());
+            lanes[..Self::LANES].iter().enumerate().for_each(|(k, x)| *p.add(k) = *x as u32);
+        }
+    }
     /// Asks for the cache line at `p`, which need not be readable.
     #[inline(always)]
     fn prefetch(_p: *const f32) {}

@@ -184,17 +184,7 @@ impl Rows {
             for r in 0..V::LANES {
                 let mut n = 0;
                 if usable >> r & 1 == 1 {
-                    let limit = |n: usize| limits[r] - step * (n - 1) as f32;
-                    n = collect::<V>(z.add(r * d), d, limit(d), list);
-                    n = collect::<V>(list, n, limit(n), list);
-                    let mut before = usize::MAX;
-                    while n > SLOTS / 4 && n < before {
-                        before = n;
-                        n = collect::<V>(list, n, limit(n), list);
-                    }
-                    if n > SLOTS {
-                        n = 0;
-                    }
+                    n = self.list::<V>(z.add(r * d), limits[r], step, list);
                     lists.held |= u32::from(n > 0) << r;
                 }
                 for k in (0..SLOTS).step_by(V::LANES) {
@@ -206,6 +196,35 @@ impl Rows {
             }
             lists
         }
+    }
+
+    /// Lists the candidates of a row, those above `limit` less the penalty of the last that can have mass; how many
+    /// they are, or 0 if they are too many.
+    ///
+    /// # Safety
+    /// As [`rows`].
+    #[inline(always)]
+    unsafe fn list<V: Vector>(&self, z: *const f32, limit: f32, step: f32, list: *mut f32) -> usize {
+        let limit = |n: usize| limit - step * (n - 1) as f32;
+        let mut n = self.d;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            for _ in 0..2 {
+                let above = above::<V>(z, self.d, limit(n));
+                // Most of many remain: a row that is one large group.
+                if above > 4 * SLOTS && above > n - n / 8 {
+                    return 0;
+                }
+                n = above;
+            }
+            let mut before = n;
+            n = collect::<V>(z, self.d, limit(n), list);
+            while n > SLOTS && n < before {
+                before = n;
+                n = collect::<V>(list, n, limit(n), list);
+            }
+        }
+        if n > SLOTS { 0 } else { n }
     }
 
     /// Writes row `r`.
@@ -248,6 +267,27 @@ impl Rows {
                 i += n;
             }
         }
+    }
+}
+
+/// How many scores are above a limit.
+///
+/// # Safety
+/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn above<V: Vector>(z: *const f32, d: usize, limit: f32) -> usize {
+    // SAFETY: every load stays within `d` floats.
+    unsafe {
+        let limit = V::splat(limit);
+        let (mut i, mut n) = (0, 0);
+        while i + V::LANES <= d {
+            n += V::bits(V::load(z.add(i)).gt(limit)).count_ones();
+            i += V::LANES;
+        }
+        if i < d {
+            n += V::bits(V::load_first(z.add(i), d - i, f32::NEG_INFINITY).gt(limit)).count_ones();
+        }
+        n as usize
     }
 }
 

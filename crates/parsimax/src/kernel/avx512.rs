@@ -82,6 +82,12 @@ impl Vector for Avx512 {
         Avx512(unsafe { _mm512_mask_loadu_ps(_mm512_set1_ps(fill), ((1u32 << n) - 1) as u16, p) })
     }
     #[inline(always)]
+    unsafe fn load_after(p: *const f32, n: usize, fill: f32) -> Self {
+        let lanes = (((1u32 << n) - 1) & !1) as u16;
+        // SAFETY: the masked load touches only the lanes from 1 on, which are the `n − 1` floats at `p`.
+        Avx512(unsafe { _mm512_mask_loadu_ps(_mm512_set1_ps(fill), lanes, p.wrapping_sub(1)) })
+    }
+    #[inline(always)]
     unsafe fn store(self, p: *mut f32) {
         // SAFETY: the caller vouches for sixteen writable floats.
         unsafe { _mm512_storeu_ps(p, self.0) }

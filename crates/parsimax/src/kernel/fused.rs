@@ -17,6 +17,8 @@
 //! **Many candidates** are not listed: a row that has more than `ROOM` is solved in the place of its result, where
 //! scores, values of the prox and probabilities take turns in f32 (`in_place`).
 
+mod lanes;
+
 use super::Status;
 use super::norm::entries;
 use super::profile::{At, Sparsemax, Tau};
@@ -100,6 +102,10 @@ unsafe fn candidates_any<V: Vector>(
 /// # Safety
 /// The slices hold as many rows as `status`; the CPU has the instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) {
+    if lanes::fits(job.d, lambda) {
+        // SAFETY: as the caller vouches.
+        return unsafe { forward_short::<V>(job, lambda, gamma) };
+    }
     let Rows { z, d, out, status, work } = job;
     let group = V::LANES * d;
     for ((z, out), status) in z.chunks(group).zip(out.chunks_mut(group)).zip(status.chunks_mut(V::LANES)) {
@@ -115,6 +121,30 @@ pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) 
             }
         }
     }
+}
+
+/// The same for rows that are solved group by group.
+///
+/// # Safety
+/// As [`forward`].
+unsafe fn forward_short<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) {
+    let Rows { z, d, out, status, work } = job;
+    let group = V::LANES * d;
+    let mut buffer = std::mem::take(&mut work.lanes);
+    buffer.reserve(lanes::ROOM);
+    for ((z, out), status) in z.chunks(group).zip(out.chunks_mut(group)).zip(status.chunks_mut(V::LANES)) {
+        let (rows, here, room) = ((z.as_ptr(), out.as_mut_ptr()), status.len(), buffer.as_mut_ptr());
+        // SAFETY: the chunks hold as many rows as `status`, the buffer what they need; the caller vouches for the
+        // instruction set.
+        let max = unsafe { lanes::rows::<V>(rows.0, rows.1, d, here, (lambda, gamma), room, work) };
+        for ((out, status), max) in out.chunks_mut(d).zip(status).zip(max) {
+            *status = Status::of_max(max);
+            if *status != Status::Ok {
+                out.fill(status.fill());
+            }
+        }
+    }
+    work.lanes = buffer;
 }
 
 /// One row of which the tops are known.

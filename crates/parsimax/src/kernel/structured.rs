@@ -35,6 +35,8 @@ pub struct Work {
     /// Filled by pointer, and then [held](Work::hold).
     pub(super) list: Vec<f32>,
     pub(super) index: Vec<u32>,
+    /// Room alone, for rows that are solved side by side.
+    pub(super) lanes: Vec<f32>,
     pub(super) pieces: Vec<Piece>,
     pub(super) hulls: Hulls,
     pub(super) oscar: oscar::Pools,

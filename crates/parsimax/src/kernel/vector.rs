@@ -105,6 +105,19 @@ pub(crate) trait Vector: Copy {
             Self::load(buf.as_ptr())
         }
     }
+    /// Reads `n − 1` floats, `1 ≤ n ≤ LANES`, into the lanes from 1 on; the others are `fill`.
+    ///
+    /// # Safety
+    /// As `splat`, and `p` is readable for `n − 1` floats.
+    #[inline(always)]
+    unsafe fn load_after(p: *const f32, n: usize, fill: f32) -> Self {
+        let mut buf = [fill; MAX_LANES];
+        // SAFETY: `n ≤ LANES ≤ MAX_LANES`, and `n − 1` floats are readable at `p`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(p, buf.as_mut_ptr().add(1), n - 1);
+            Self::load(buf.as_ptr())
+        }
+    }
     /// Writes `LANES` floats, unaligned.
     ///
     /// # Safety

@@ -4,9 +4,9 @@
 //! known to stay below: that neighbour pulls the end down by λ, and nothing else of it matters.
 //!
 //! **Algorithm.** The direct method (Condat 2013): from the last bend of the string on, keep the smallest and
-//! the largest slope that stay in the tube, and how far the string of either slope is from the middle of the
-//! tube. A score that neither can follow makes a bend where the violated one last touched
-//! the wall. A step is two additions, with nothing to mispredict inside a piece.
+//! the largest slope that stay in the tube, which are the largest of the slopes to its lower and the smallest of
+//! those to its upper wall. A score that neither can follow makes a bend where the violated one last touched
+//! the wall. There is nothing to mispredict inside a piece.
 //!
 //! **Cost.** After a bend the scores behind it are read again, which is quadratic on rows made for it. So what
 //! was read twice is counted, and beyond a few times the row the rest is left to the hulls of both walls,
@@ -175,9 +175,10 @@ fn first(free: (bool, bool), lambda: f64) -> Start {
 /// Calls `emit` with the pieces of the prox of a stretch of at least one score, in their order.
 pub(crate) fn prox<S: Score>(s: Stretch<'_, S>, lambda: f64, hulls: &mut Hulls, mut emit: impl FnMut(Piece)) {
     let n = s.z.len();
-    if n == 1 {
+    // One score, or as good as one.
+    if s.tied(0) + 1 == n {
         let pulls = f64::from(u8::from(!s.free.0) + u8::from(!s.free.1));
-        emit(Piece { value: s.y(0) - pulls * lambda, len: 1 });
+        emit(Piece { value: s.y(0) - pulls * lambda / n as f64, len: n as u32 });
         return;
     }
     let mut start = first(s.free, lambda);
@@ -195,9 +196,8 @@ pub(crate) fn prox<S: Score>(s: Stretch<'_, S>, lambda: f64, hulls: &mut Hulls, 
     }
 }
 
-/// Scores of a piece that are followed without branches: so near to a bend the walls are touched every other
-/// step, later hardly ever.
-const NEAR: usize = 16;
+/// Scores of a piece that are followed one by one; later runs of equal ones are taken at once.
+const NEAR: usize = 64;
 
 /// `1/k`.
 static INVERSE: [f64; NEAR + 1] = {
@@ -214,74 +214,87 @@ static INVERSE: [f64; NEAR + 1] = {
 #[derive(Clone, Copy)]
 struct Extreme {
     slope: f64,
-    /// How far the middle of the tube is above its end.
-    lag: f64,
     /// Where it last touched the wall.
     touch: usize,
 }
 
+/// The two extremes, and the sum of the scores so far.
+#[derive(Clone, Copy)]
+struct Fan {
+    low: Extreme,
+    high: Extreme,
+    sum: f64,
+}
+
+impl Fan {
+    /// Takes in the walls at score `k`: the slopes to them are these.
+    #[inline(always)]
+    fn narrow(&mut self, k: usize, floor: f64, ceiling: f64) {
+        self.low.touch = if floor >= self.low.slope { k } else { self.low.touch };
+        self.low.slope = if floor >= self.low.slope { floor } else { self.low.slope };
+        self.high.touch = if ceiling <= self.high.slope { k } else { self.high.touch };
+        self.high.slope = if ceiling <= self.high.slope { ceiling } else { self.high.slope };
+    }
+}
+
 /// The first piece of the string that leaves at score `from`, how many scores were looked at, and how the
 /// string goes on.
+///
+/// The slopes to the walls come from a running sum, so that a step waits for one addition and one comparison of the
+/// step before, however many operations it takes.
 #[inline(always)]
 fn direct<S: Score>(s: Stretch<'_, S>, from: usize, start: Start, lambda: f64) -> (Piece, usize, Start) {
     let n = s.z.len();
     let first = s.y(from);
-    let mut low = Extreme { slope: first + start.low, lag: lambda, touch: from };
-    let mut high = Extreme { slope: first + start.high, lag: -lambda, touch: from };
+    let mut fan = Fan {
+        low: Extreme { slope: first + start.low, touch: from },
+        high: Extreme { slope: first + start.high, touch: from },
+        sum: first,
+    };
     let bend = |at: usize, value: f64, seen: usize, next: Start| {
         let at = s.tied(at);
         (Piece { value, len: (at + 1 - from) as u32 }, seen, next)
     };
     let fall = |low: Extreme, seen: usize| bend(low.touch, low.slope, seen, Start::fallen(lambda));
     let rise = |high: Extreme, seen: usize| bend(high.touch, high.slope, seen, Start::risen(lambda));
-    let mut k = from + 1;
-    while k < n.min(from + NEAR) {
-        let (y, inverse) = (s.y(k), INVERSE[k + 1 - from]);
-        low.lag += y - low.slope;
-        high.lag += y - high.slope;
-        if low.lag < -lambda {
-            return fall(low, k);
+    let near = n.min(from + NEAR);
+    for k in from + 1..near {
+        let inverse = INVERSE[k + 1 - from];
+        fan.sum += s.y(k);
+        let (floor, ceiling) = ((fan.sum + start.low) * inverse, (fan.sum + start.high) * inverse);
+        if ceiling < fan.low.slope {
+            return fall(fan.low, k);
         }
-        if high.lag > lambda {
-            return rise(high, k);
+        if floor > fan.high.slope {
+            return rise(fan.high, k);
         }
-        low.touch = if low.lag >= lambda { k } else { low.touch };
-        high.touch = if high.lag <= -lambda { k } else { high.touch };
-        let (up, down) = (low.lag - lambda, high.lag + lambda);
-        low.slope += if up > 0.0 { up } else { 0.0 } * inverse;
-        high.slope += if down < 0.0 { down } else { 0.0 } * inverse;
-        low.lag = if low.lag < lambda { low.lag } else { lambda };
-        high.lag = if high.lag > -lambda { high.lag } else { -lambda };
-        k += 1;
+        fan.narrow(k, floor, ceiling);
     }
+    let mut k = near;
     while k < n {
         // Along equal scores the walls are straight: what holds at the end of them holds between.
         let end = s.tied(k);
-        let (y, len) = (s.y(k), (end + 1 - k) as f64);
-        low.lag += (y - low.slope) * len;
-        high.lag += (y - high.slope) * len;
-        if low.lag < -lambda {
-            return fall(low, k);
+        fan.sum += s.y(k) * (end + 1 - k) as f64;
+        let len = (end + 1 - from) as f64;
+        let (floor, ceiling) = ((fan.sum + start.low) / len, (fan.sum + start.high) / len);
+        if ceiling < fan.low.slope {
+            return fall(fan.low, k);
         }
-        if high.lag > lambda {
-            return rise(high, k);
+        if floor > fan.high.slope {
+            return rise(fan.high, k);
         }
-        if low.lag >= lambda {
-            low = Extreme { slope: low.slope + (low.lag - lambda) / (end + 1 - from) as f64, lag: lambda, touch: end };
-        }
-        if high.lag <= -lambda {
-            high =
-                Extreme { slope: high.slope + (high.lag + lambda) / (end + 1 - from) as f64, lag: -lambda, touch: end };
-        }
+        fan.narrow(end, floor, ceiling);
         k = end + 1;
     }
-    if if s.free.1 { low.lag < 0.0 } else { low.touch + 1 < n } {
-        fall(low, n)
-    } else if s.free.1 && high.lag > 0.0 {
-        rise(high, n)
+    // The string ends in the middle of the tube, or on its lower wall.
+    let end = if s.free.1 { 0.5 * (start.low + start.high) } else { start.low };
+    let last = (fan.sum + end) / (n - from) as f64;
+    if if s.free.1 { last < fan.low.slope } else { fan.low.touch + 1 < n } {
+        fall(fan.low, n)
+    } else if s.free.1 && last > fan.high.slope {
+        rise(fan.high, n)
     } else {
-        let rest = if s.free.1 { low.lag / (n - from) as f64 } else { 0.0 };
-        bend(n - 1, low.slope + rest, n, Start::free(lambda))
+        bend(n - 1, last, n, Start::free(lambda))
     }
 }
 

@@ -206,16 +206,19 @@ impl Row {
     unsafe fn mend(&self, marks: &[u32], lanes: usize, work: &mut Work) {
         // SAFETY: as the caller vouches.
         let z = unsafe { std::slice::from_raw_parts(self.z, self.d) };
-        let mut done = 0;
-        for (first, mut bits) in marks.iter().enumerate().map(|(k, bits)| (k * lanes, *bits)) {
-            while bits != 0 {
-                let i = first + bits.trailing_zeros() as usize;
-                bits &= bits - 1;
-                if i >= done {
-                    // SAFETY: as the caller vouches.
-                    done = unsafe { self.stretch(z, i, work) };
-                }
+        let (mut done, mut first) = (0usize, 0);
+        for bits in marks {
+            // Those of a stretch that was not solved with an earlier one.
+            let left = |done: usize| {
+                let skip = done.saturating_sub(first) as u32;
+                bits.checked_shr(skip).map_or(0, |bits| bits << skip)
+            };
+            while left(done) != 0 {
+                let i = first + left(done).trailing_zeros() as usize;
+                // SAFETY: as the caller vouches.
+                done = unsafe { self.stretch(z, i, work) };
             }
+            first += lanes;
         }
     }
 
@@ -224,9 +227,6 @@ impl Row {
     /// # Safety
     /// As [`rows`].
     unsafe fn stretch(&self, z: &[f32], i: usize, work: &mut Work) -> usize {
-        let Work { list, index, hulls, .. } = work;
-        list.clear();
-        index.clear();
         let (mut first, mut free) = (i, (true, true));
         for (k, z) in z[..i].iter().enumerate().rev().filter(|(_, z)| **z > f32::NEG_INFINITY) {
             if *z <= self.limit {
@@ -235,21 +235,39 @@ impl Row {
             }
             first = k;
         }
-        let mut end = first;
+        // Behind the stretch, behind its last candidate, and how many there are.
+        let (mut end, mut last, mut count) = (first, first, 0);
         while end < z.len() && (z[end] > self.limit || z[end] == f32::NEG_INFINITY) {
-            if z[end] > self.limit {
-                list.push(z[end]);
-                index.push(end as u32);
-            }
+            let is_candidate = z[end] > self.limit;
             end += 1;
+            last = if is_candidate { end } else { last };
+            count += usize::from(is_candidate);
         }
         free.1 = end == z.len();
-        let stretch = Stretch { z: &list[..], top: f64::from(self.frame.max), free };
+        let (top, l) = (f64::from(self.frame.max), self.lambda * self.gamma);
+        let x = |value: f64| (value / self.gamma) as f32;
+        if count == last - first {
+            // SAFETY: the candidates are neighbours in the row.
+            let mut out = unsafe { std::slice::from_raw_parts_mut(self.out.add(first), count) };
+            tv::prox(Stretch { z: &z[first..last], top, free }, l, &mut work.hulls, |piece| {
+                let (here, behind) = std::mem::take(&mut out).split_at_mut(piece.len as usize);
+                here.fill(x(piece.value));
+                out = behind;
+            });
+            return end;
+        }
+        let Work { list, index, hulls, .. } = work;
+        list.clear();
+        index.clear();
+        for k in (first..last).filter(|k| z[*k] > self.limit) {
+            list.push(z[k]);
+            index.push(k as u32);
+        }
         let mut places = index.iter();
-        tv::prox(stretch, self.lambda * self.gamma, hulls, |piece| {
-            let x = (piece.value / self.gamma) as f32;
+        tv::prox(Stretch { z: &list[..], top, free }, l, hulls, |piece| {
+            let x = x(piece.value);
             // SAFETY: the places lie within the row.
-            places.by_ref().take(piece.len as usize).for_each(|i| unsafe { *self.out.add(*i as usize) = x });
+            places.by_ref().take(piece.len as usize).for_each(|k| unsafe { *self.out.add(*k as usize) = x });
         });
         end
     }

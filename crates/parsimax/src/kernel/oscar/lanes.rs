@@ -406,3 +406,32 @@ fn sort16<V: Vector>(x: &mut [V; 16]) {
     exchange!(x: 1 2, 3 4, 5 6, 9 10, 11 12, 13 14, 0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15);
     exchange!(x: 4 8, 5 9, 6 10, 7 11, 2 4, 3 5, 6 8, 7 9, 10 12, 11 13, 1 2, 3 4, 5 6, 7 8, 9 10, 11 12, 13 14);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::portable::Portable;
+
+    /// Whether a network sorts every row of zeros and ones, and hence every row (Knuth 5.3.4).
+    fn sorts<const N: usize>(sort: impl Fn(&mut [Portable; N])) -> bool {
+        (0..1u32 << N).all(|ones| {
+            // SAFETY: every CPU has the portable instance; the buffer holds its lanes.
+            let mut x: [Portable; N] = std::array::from_fn(|k| unsafe { Portable::splat((ones >> k & 1) as f32) });
+            sort(&mut x);
+            let first = |x: Portable| {
+                let mut lanes = [0.0; MAX_LANES];
+                // SAFETY: as above.
+                unsafe { x.store(lanes.as_mut_ptr()) };
+                lanes[0]
+            };
+            x.windows(2).all(|pair| first(pair[0]) >= first(pair[1]))
+        })
+    }
+
+    #[test]
+    fn the_networks_sort() {
+        assert!(sorts::<4>(sort4));
+        assert!(sorts::<8>(sort8));
+        assert!(sorts::<16>(sort16));
+    }
+}

@@ -272,3 +272,49 @@ unsafe fn write_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32,
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernel::portable::Portable;
+
+    #[test]
+    fn every_score_is_counted_searched_and_written_as_of_one_bucket() {
+        let mut rng = fastrand::Rng::with_seed(61);
+        for count in [16, 256] {
+            for range in [0.0, 1e-20, 0.1, 7.9, 8.0, 1e4] {
+                let mut z: Vec<f32> = (0..1500).map(|_| 3.0 - rng.f32() * range).collect();
+                (z[3], z[7], z[9]) = (3.0, 3.0 - range, f32::NEG_INFINITY);
+                let scale = Scale::new((3.0, 3.0 - range), count);
+                let mut tables = vec![0; TABLES * (count + 1)];
+                // SAFETY: the tables are as large as the scale asks for; every CPU has the portable instance.
+                unsafe { tally::<Portable>(z.as_ptr(), z.len(), scale, tables.as_mut_ptr()) };
+                let mut all = 0;
+                for b in 0..count {
+                    let own: Vec<usize> = (0..z.len()).filter(|i| scale.bucket(z[*i]) == b).collect();
+                    let (len, sum) = tallied(&tables, b, scale);
+                    assert_eq!(len, own.len(), "{count} {range} {b}");
+                    let want: f64 = own.iter().map(|i| f64::from(3.0 - z[*i])).sum();
+                    // Whole numbers are cut to a part in 2²⁹ of the range.
+                    assert!(
+                        (sum - want).abs() <= 1500.0 * f64::from(range) * 2e-9,
+                        "{count} {range} {b}: {sum} {want}"
+                    );
+                    let mut found = Vec::new();
+                    // SAFETY: as above.
+                    unsafe { between::<Portable>(&z, scale, (b, b + 1), |_, i| found.push(i)) };
+                    assert_eq!(found, own, "{count} {range} {b}");
+                    let steps = [Step { depth: scale.depth(b), p: 1.0 }];
+                    let mut out = vec![7.0; z.len()];
+                    // SAFETY: as above.
+                    unsafe { write::<Portable>(z.as_ptr(), out.as_mut_ptr(), z.len(), 3.0, &raw const steps[..]) };
+                    for (p, z) in out.iter().zip(&z) {
+                        assert_eq!(*p == 1.0, scale.bucket(*z) <= b, "{count} {range} {b}: {z}");
+                    }
+                    all += len;
+                }
+                assert_eq!(all, z.len() - 1, "all but the masked one");
+            }
+        }
+    }
+}

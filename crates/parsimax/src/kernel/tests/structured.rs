@@ -243,3 +243,45 @@ fn neighbours_of_more_candidates_than_are_listed() {
         }
     }
 }
+
+#[test]
+fn groups_that_span_many_buckets() {
+    let mut rng = fastrand::Rng::with_seed(57);
+    // Clusters of 500 scores that λ pools, and so far apart that it does not pool two: sixteen groups, of which about
+    // twelve have mass, each bent at its ends alone. With fewer scores to a cluster there are more groups than steps.
+    for (size, clusters) in [(500, 16), (8, 400)] {
+        let reach = 0.07 / size as f64;
+        let lambda = reach / size as f64;
+        let mapping = build("oscarmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap();
+        let map = mapping.structured().unwrap().0;
+        let mut z: Vec<f32> =
+            (0..size * clusters).map(|i| (-1.2 * reach * (i / size) as f64 - 0.9 * reach * rng.f64()) as f32).collect();
+        rng.shuffle(&mut z);
+        let want = in_double(&mapping, &z, None);
+        for level in available() {
+            check(&forward_at(level, map, &z, z.len()).0, &want, &format!("{size} {level:?}"));
+        }
+    }
+}
+
+#[test]
+fn two_neighbours_that_meet_have_one_value() {
+    let mut rng = fastrand::Rng::with_seed(58);
+    let mapping = build("fusedmax", &Options::default()).unwrap();
+    let map = mapping.structured().unwrap().0;
+    for _ in 0..300 {
+        let mut z = vec![-9.0f32; 40];
+        for k in 0..6 {
+            let at = 1 + 6 * k + rng.usize(..4);
+            (z[at], z[at + 1]) = (rng.f32() * 0.2, rng.f32() * 0.2);
+        }
+        let want = in_double(&mapping, &z, None);
+        for level in available() {
+            let (p, _) = forward_at(level, map, &z, z.len());
+            check(&p, &want, &format!("{z:?} {level:?}"));
+            for k in (1..40).filter(|k| p[*k] > 0.0 && p[*k - 1] > 0.0) {
+                assert_eq!(p[k].to_bits(), p[k - 1].to_bits(), "{z:?} {level:?}");
+            }
+        }
+    }
+}

@@ -108,12 +108,11 @@ pub(crate) unsafe fn forward<V: Vector>(job: Rows<'_>, lambda: f64, gamma: f64) 
             solved = unsafe { lanes::rows::<V>(z.as_ptr(), out.as_mut_ptr(), d, status.len(), (lambda, gamma), list) };
         }
         for (r, ((z, out), status)) in z.chunks(d).zip(out.chunks_mut(d)).zip(status).enumerate() {
-            // SAFETY: the caller vouches for the instruction set.
-            *status = if solved >> r & 1 == 1 {
-                Status::Ok
-            } else {
-                unsafe { row::<V>(z, out, lambda, gamma, &mut work.oscar) }
-            };
+            *status = Status::Ok;
+            if solved >> r & 1 == 0 {
+                // SAFETY: the caller vouches for the instruction set.
+                *status = unsafe { row::<V>(z, out, lambda, gamma, &mut work.oscar) };
+            }
         }
     }
 }

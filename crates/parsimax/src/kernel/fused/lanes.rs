@@ -203,6 +203,8 @@ impl Row {
     ///
     /// # Safety
     /// As [`rows`].
+    // Inlined, it takes the registers of what most rows need.
+    #[inline(never)]
     unsafe fn mend(&self, marks: &[u32], lanes: usize, work: &mut Work) {
         // SAFETY: as the caller vouches.
         let z = unsafe { std::slice::from_raw_parts(self.z, self.d) };

@@ -161,6 +161,11 @@ impl Vector for Avx2 {
         unsafe { _mm256_cmp_ps::<_CMP_GE_OQ>(self.0, b.0) }
     }
     #[inline(always)]
+    fn not_below(self, b: Self) -> __m256 {
+        // SAFETY: `self` exists, so the CPU has AVX2.
+        unsafe { _mm256_cmp_ps::<_CMP_NLT_UQ>(self.0, b.0) }
+    }
+    #[inline(always)]
     fn unordered(self, b: Self) -> __m256 {
         // SAFETY: `self` exists, so the CPU has AVX2.
         unsafe { _mm256_cmp_ps::<_CMP_UNORD_Q>(self.0, b.0) }

@@ -204,6 +204,11 @@ impl Vector for Avx512 {
         unsafe { _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(self.0, b.0) }
     }
     #[inline(always)]
+    fn not_below(self, b: Self) -> __mmask16 {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe { _mm512_cmp_ps_mask::<_CMP_NLT_UQ>(self.0, b.0) }
+    }
+    #[inline(always)]
     fn or(a: __mmask16, b: __mmask16) -> __mmask16 {
         a | b
     }

@@ -6,8 +6,8 @@
 //! f32 not below it, and never above the maximum.
 
 use super::Forward;
-use super::softmax::{Known, TOGETHER, report, together, weigh_rows};
-use super::vector::{Vector, outlined};
+use super::softmax::{Known, Survey, weigh};
+use super::vector::Vector;
 
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z` over the support.
 ///
@@ -15,43 +15,27 @@ use super::vector::{Vector, outlined};
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
-    let (d, many) = (job.d, together(job.d));
-    let mut known = [Known::NOTHING; TOGETHER];
-    for first in (0..job.status.len()).step_by(many) {
-        let here = (job.status.len() - first).min(many);
-        // SAFETY: `here` rows from `first` on lie within both slices.
-        unsafe {
-            let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
-            rows::<V>(z, out, d, job.scale, &raw mut known[..here]);
-        }
-        for (r, known) in (first..).zip(&known[..here]) {
-            report(job, r, known);
-        }
-    }
-}
-
-outlined! {
-    /// Maxima (NaN if there is a NaN) and sums of the exponentials of some rows; writes `p` of
-    /// those whose maximum is finite.
-    ///
-    /// # Safety
-    /// `z` is readable and `out` writable for `known.len()` rows of `d` floats; the CPU has the
-    /// instruction set.
-    unsafe fn rows<V>(z: *const f32, out: *mut f32, d: usize, scale: f32, known: *mut [Known]) -> () => rows_any
-}
-
-/// # Safety
-/// As [`rows`].
-#[inline(always)]
-unsafe fn rows_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32, known: *mut [Known]) {
     // SAFETY: as the caller vouches.
-    unsafe {
-        let known = &mut *known;
+    unsafe { weigh::<V, Evidence>(Evidence, job, None) }
+}
+
+/// The entries that are not below the mean count.
+#[derive(Clone, Copy)]
+struct Evidence;
+
+impl Survey for Evidence {
+    #[inline(always)]
+    unsafe fn rows<V: Vector>(self, z: *const f32, d: usize, known: &mut [Known]) {
         for (r, known) in known.iter_mut().enumerate() {
-            let (max, mean) = survey::<V>(z.add(r * d), d);
+            // SAFETY: row `r` is readable, as the caller vouches.
+            let (max, mean) = unsafe { survey::<V>(z.add(r * d), d) };
             (known.max, known.least) = (max, ceil32(mean).min(max));
         }
-        weigh_rows::<V>(z, out, d, scale, 1.0, known);
+    }
+    #[inline(always)]
+    unsafe fn least<V: Vector>(self, z: *const f32, d: usize) -> f32 {
+        // SAFETY: as the caller vouches.
+        ceil32(unsafe { survey::<V>(z, d) }.1)
     }
 }
 
@@ -64,10 +48,21 @@ fn ceil32(x: f64) -> f32 {
     f32::from_bits((t.to_bits() as i32 + up * i32::from(f64::from(t) < x)) as u32)
 }
 
-/// Maximum (NaN if there is a NaN) and mean of the entries that are not `−inf`.
+/// Adds the entries that are not `−inf` to a sum, and counts them.
 ///
-/// A finite sum says that nothing is masked and nothing unfit, which is the common case and asks for
-/// no comparison.
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn add<V: Vector>((sum, counted): (V::Wide, u32), z: V) -> (V::Wide, u32) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        let masked = none.ge(z);
+        (V::wide_add(sum, zero.select(masked, z)), counted + V::LANES as u32 - V::bits(masked).count_ones())
+    }
+}
+
+/// Maximum (NaN if there is a NaN) and mean of the entries that are not `−inf`.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
@@ -75,47 +70,21 @@ fn ceil32(x: f64) -> f32 {
 unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
     // SAFETY: every load stays within `d` floats.
     unsafe {
-        let (mut max, mut sum) = (V::splat(f32::NEG_INFINITY), V::wide_zero());
+        let (mut max, mut sum) = (V::splat(f32::NEG_INFINITY), (V::wide_zero(), 0));
         let mut i = 0;
         while i + V::LANES <= d {
             let v = V::load(z.add(i));
             max = v.max(max);
-            sum = V::wide_add(sum, v);
+            sum = add(sum, v);
             i += V::LANES;
         }
-        let mut total = V::wide_total(sum);
-        let mut top = max.reduce_max();
-        for k in i..d {
-            total += f64::from(*z.add(k));
-            top = top.max(*z.add(k));
-        }
-        if total.is_finite() { (top, total / d as f64) } else { masked_survey::<V>(z, d) }
-    }
-}
-
-/// [`survey`] of any row.
-///
-/// # Safety
-/// As [`survey`].
-#[inline(always)]
-unsafe fn masked_survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
-    // SAFETY: every load stays within `d` floats.
-    unsafe {
-        let none = V::splat(f32::NEG_INFINITY);
-        let (mut max, mut nan) = (none, none.unordered(none));
-        let (mut sum, mut counted) = (V::wide_zero(), 0);
-        let mut i = 0;
-        while i < d {
-            let n = (d - i).min(V::LANES);
-            let v = V::load_first(z.add(i), n, f32::NEG_INFINITY);
+        if i < d {
+            let v = V::load_first(z.add(i), d - i, f32::NEG_INFINITY);
             max = v.max(max);
-            nan = V::or(nan, v.unordered(v));
-            let live = v.gt(none);
-            sum = V::wide_add(sum, v.keep(live));
-            counted += V::bits(live).count_ones();
-            i += n;
+            sum = add(sum, v);
         }
-        let max = if V::bits(nan) != 0 { f32::NAN } else { max.reduce_max() };
-        (max, V::wide_total(sum) / f64::from(counted))
+        // A NaN that the maximum passed over is in the sum.
+        let (total, counted) = (V::wide_total(sum.0), sum.1);
+        (if total.is_nan() { f32::NAN } else { max.reduce_max() }, total / f64::from(counted))
     }
 }

@@ -1,11 +1,14 @@
 //! Softmax: `p = exp(scale·(z − max)) / Σ`.
 //!
 //! Three passes over a row: the maximum; exponentials, stored and summed (in f32 for a
-//! few terms a lane, then in f64); the division, as a product with the reciprocal.
+//! few terms a lane, then in f64); the division, as a product with the reciprocal. Narrow rows take
+//! each pass a vector's worth of them at a time, and what is one number a row is computed for all of them at once.
+//!
+//! Ev-softmax differs in the entries that count, which a [`Survey`] tells.
 
-use super::expo::{exp2_nonpos, exp2_scaled};
+use super::expo::{ROUND, exp2_nonpos, exp2_scaled};
 use super::scan::{lane_maxima, row_max};
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::vector::{MAX_LANES, Vector, outlined, write};
 use super::write::RowSum;
 use super::{Forward, Status};
 
@@ -13,7 +16,7 @@ use super::{Forward, Status};
 const BLOCK: usize = 16;
 
 /// Rows that go through a step together: what one waits for at its end, the next fills with work.
-pub(crate) const TOGETHER: usize = 16;
+const TOGETHER: usize = 16;
 
 /// Floats of such rows that stay in the first-level cache from step to step.
 const ROOM: usize = 2048;
@@ -21,9 +24,21 @@ const ROOM: usize = 2048;
 /// Widest row whose lanes are summed in f32 and joined for `LANES` rows at once.
 const NARROW: usize = 128;
 
+/// Most vectors of a row that is narrow.
+const FEW: usize = NARROW / MAX_LANES;
+
 /// How many rows of width `d` take each step together.
-pub(crate) fn together(d: usize) -> usize {
+fn together(d: usize) -> usize {
     (ROOM / d).clamp(1, TOGETHER)
+}
+
+/// Widest row of which the one after it is asked for while it is at work: more would push each other out of the caches.
+const ASKED: usize = 1 << 15;
+
+/// How far ahead of the exponentials scores are asked for. They take longer than memory does, and without being asked it
+/// would rest meanwhile.
+fn ahead(d: usize) -> usize {
+    if d <= ASKED { d * together(d) } else { 0 }
 }
 
 /// What is known of a row of exponentials.
@@ -53,6 +68,38 @@ impl Known {
     }
 }
 
+/// Which entries of a row count.
+pub(crate) trait Survey: Copy {
+    /// Notes maximum, NaN if there is a NaN, and least score that counts of some rows.
+    ///
+    /// # Safety
+    /// `z` is readable for `known.len()` rows of `d` floats; the CPU has the instruction set.
+    unsafe fn rows<V: Vector>(self, z: *const f32, d: usize, known: &mut [Known]);
+    /// The least score that counts, or one above the maximum, of a row of numbers that are finite or `−inf`.
+    ///
+    /// # Safety
+    /// `z` is readable for `d` floats; the CPU has the instruction set.
+    unsafe fn least<V: Vector>(self, z: *const f32, d: usize) -> f32;
+}
+
+/// Every entry counts.
+#[derive(Clone, Copy)]
+struct All;
+
+impl Survey for All {
+    #[inline(always)]
+    unsafe fn rows<V: Vector>(self, z: *const f32, d: usize, known: &mut [Known]) {
+        for (r, known) in known.iter_mut().enumerate() {
+            // SAFETY: row `r` is readable, as the caller vouches.
+            known.max = unsafe { row_max::<V>(z.add(r * d), d) };
+        }
+    }
+    #[inline(always)]
+    unsafe fn least<V: Vector>(self, _z: *const f32, _d: usize) -> f32 {
+        f32::NEG_INFINITY
+    }
+}
+
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z`. `loss` as in
 /// `long::forward`.
 ///
@@ -60,31 +107,63 @@ impl Known {
 /// The slices of `job` have the lengths that `Forward` promises, and the CPU has the
 /// instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
-    let (d, many) = (job.d, together(job.d));
+    // SAFETY: as the caller vouches.
+    unsafe { weigh::<V, All>(All, job, loss) }
+}
+
+/// Some rows by pointer, and the factors on their scores and on their probabilities.
+#[derive(Clone, Copy)]
+struct Block {
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    scale: f32,
+    gain: f32,
+}
+
+/// [`forward`] over the entries that count.
+///
+/// # Safety
+/// As [`forward`].
+pub(crate) unsafe fn weigh<V: Vector, S: Survey>(survey: S, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
+    let (d, n, scale) = (job.d, job.status.len(), job.scale);
     let (gain, mut sums) = loss.unzip();
+    let (is_narrow, is_quiet) = (V::FUSED && d <= FEW * V::LANES, sums.is_none() && job.tau.is_none());
     let mut known = [Known::NOTHING; TOGETHER];
-    for first in (0..job.status.len()).step_by(many) {
-        let here = (job.status.len() - first).min(many);
-        // SAFETY: `here` rows from `first` on lie within both slices.
+    let mut first = 0;
+    while first < n {
+        let (left, mut done) = (n - first, 0);
+        // SAFETY: the rows from `first` on lie within both slices, and `known` has room for those that are noted.
         unsafe {
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
-            rows::<V>(z, out, d, job.scale, gain.unwrap_or(1.0), &raw mut known[..here]);
+            let block = Block { z, out, d, scale, gain: gain.unwrap_or(1.0) };
+            if is_narrow && is_quiet {
+                done = narrow_rows::<V, S>(survey, block, left, std::ptr::null_mut());
+                job.status[first..first + done].fill(Status::Ok);
+                first += done;
+                if done > 0 {
+                    continue;
+                }
+            } else if is_narrow {
+                done = narrow_rows::<V, S>(survey, block, left.min(TOGETHER), known.as_mut_ptr());
+            }
+            if done == 0 {
+                done = left.min(together(d));
+                rows::<V, S>(survey, block, &raw mut known[..done]);
+            }
         }
-        if sums.is_none() && job.tau.is_none() && known[..here].iter().all(|known| known.max.is_finite()) {
-            job.status[first..first + here].fill(Status::Ok);
-            continue;
-        }
-        for (r, known) in (first..).zip(&known[..here]) {
+        for (r, known) in (first..).zip(&known[..done]) {
             if let Some(sums) = sums.as_deref_mut() {
-                sums[r] = RowSum { max: known.max, tau: known.log_sum(job.scale), pu: 0.0 };
+                sums[r] = RowSum { max: known.max, tau: known.log_sum(scale), pu: 0.0 };
             }
             report(job, r, known);
         }
+        first += done;
     }
 }
 
 /// Sets status and τ of a row of exponentials, and fills it if it is not fit.
-pub(crate) fn report(job: &mut Forward<'_>, r: usize, known: &Known) {
+fn report(job: &mut Forward<'_>, r: usize, known: &Known) {
     let status = Status::of_max(known.max);
     job.status[r] = status;
     if status != Status::Ok {
@@ -96,63 +175,160 @@ pub(crate) fn report(job: &mut Forward<'_>, r: usize, known: &Known) {
 }
 
 outlined! {
+    /// Writes `gain·p` of `n` rows of at most [`FEW`] vectors, as far as these are finite and of a size that is common; returns how
+    /// many it wrote. What is known of them is noted if there is room for it.
+    ///
+    /// # Safety
+    /// The block has `n` rows, and `known` is null or writable for as many; `V::FUSED`; the CPU has the instruction set.
+    unsafe fn narrow_rows<V, S: Survey>(survey: S, block: Block, n: usize, known: *mut Known) -> usize => narrow_rows_any
+}
+
+/// # Safety
+/// As [`narrow_rows`].
+#[inline(always)]
+unsafe fn narrow_rows_any<V: Vector, S: Survey>(survey: S, block: Block, n: usize, known: *mut Known) -> usize {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match block.d.div_ceil(V::LANES) {
+            1 => narrow_rows_of::<V, S, 1>(survey, block, n, known),
+            2 => narrow_rows_of::<V, S, 2>(survey, block, n, known),
+            3 => narrow_rows_of::<V, S, 3>(survey, block, n, known),
+            4 => narrow_rows_of::<V, S, 4>(survey, block, n, known),
+            5 => narrow_rows_of::<V, S, 5>(survey, block, n, known),
+            6 => narrow_rows_of::<V, S, 6>(survey, block, n, known),
+            7 => narrow_rows_of::<V, S, 7>(survey, block, n, known),
+            _ => narrow_rows_of::<V, S, 8>(survey, block, n, known),
+        }
+    }
+}
+
+/// [`narrow_rows`] of `N` vectors a row, the last of which may be a part of one.
+///
+/// # Safety
+/// As [`narrow_rows`].
+#[inline(always)]
+unsafe fn narrow_rows_of<V: Vector, S: Survey, const N: usize>(
+    survey: S,
+    block: Block,
+    n: usize,
+    known: *mut Known,
+) -> usize {
+    let Block { d, scale, gain, .. } = block;
+    let (unit, inverse) = (scale * std::f32::consts::LOG2_E, std::f32::consts::LN_2 / scale);
+    let (mut across, mut by) = ([0.0f32; MAX_LANES * MAX_LANES], [0.0f32; MAX_LANES]);
+    let (mut least, mut whole) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
+    let last = d - (N - 1) * V::LANES;
+    // Exponentials lie here in whole vectors: a part of one that was just written is slow to read.
+    let (mut room, wide) = (std::mem::MaybeUninit::<[f32; MAX_LANES * NARROW]>::uninit(), N * V::LANES);
+    let room = room.as_mut_ptr().cast::<f32>();
+    for first in (0..n).step_by(V::LANES) {
+        let here = (n - first).min(V::LANES);
+        // SAFETY: `here` rows from `first` on lie within the block; `across` holds a vector for each, the others a number.
+        unsafe {
+            let (z, out) = (block.z.add(first * d), block.out.add(first * d));
+            for r in 0..here {
+                let (row, mut most) = (z.add(r * d), V::splat(f32::NEG_INFINITY));
+                for k in 0..N {
+                    most = part::<V, N>(row, k, last).max(most);
+                }
+                most.store(across.as_mut_ptr().add(r * V::LANES));
+                least[r] = survey.least::<V>(z.add(r * d), d);
+            }
+            let max = V::row_maxima(across.as_ptr());
+            let top = max.mul(V::splat(unit));
+            let from = top.add(V::splat(ROUND)).sub(V::splat(ROUND));
+            let low = V::load(least.as_ptr());
+            let low = max.select(low.gt(max), low).max(from.sub(V::splat(125.0)).mul(V::splat(inverse)));
+            low.store(least.as_mut_ptr());
+            from.store(whole.as_mut_ptr());
+            for r in 0..here {
+                let (least, from) = (V::splat(least[r]), V::splat(whole[r]));
+                let weigh = Weigh::<V, true> { least, scale: V::splat(unit), from };
+                let sum = weighted_whole::<V, N>(z.add(r * d), room.add(r * wide), d, weigh);
+                sum.store(across.as_mut_ptr().add(r * V::LANES));
+            }
+            // A NaN that the maximum passed over is in the sum.
+            let total = V::row_sums(across.as_ptr());
+            let is_near = V::and(V::splat(NEAR).gt(top), top.gt(V::splat(-NEAR)));
+            let is_common = V::bits(V::and(is_near, V::splat(f32::INFINITY).gt(total)));
+            if is_common.trailing_ones() < here as u32 {
+                return first;
+            }
+            V::splat(gain).div(total).store(by.as_mut_ptr());
+            for r in 0..here {
+                let (from, out, by) = (room.add(r * wide), out.add(r * d), V::splat(by[r]));
+                for k in 0..N {
+                    let len = if k + 1 < N { V::LANES } else { last };
+                    write(V::load(from.add(k * V::LANES)).mul(by), out.add(k * V::LANES), len);
+                }
+            }
+            if !known.is_null() {
+                // What was in these is used up.
+                max.store(by.as_mut_ptr());
+                total.store(least.as_mut_ptr());
+                for r in 0..here {
+                    let total = f64::from(least[r]);
+                    *known.add(first + r) = Known { max: by[r], total, whole: whole[r], ..Known::NOTHING };
+                }
+            }
+        }
+    }
+    n
+}
+
+/// Stores the weights of a row of `N` vectors, the last one whole too; their sum, lane by lane.
+///
+/// # Safety
+/// `z` is readable for `d` floats and `to` writable for `N` vectors; the CPU has the instruction set.
+#[inline(always)]
+unsafe fn weighted_whole<V: Vector, const N: usize>(z: *const f32, to: *mut f32, d: usize, weigh: Weigh<V, true>) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let mut sum = V::splat(0.0);
+        for k in 0..N {
+            // The rows after these, as in [`ahead`].
+            V::prefetch(z.wrapping_add(V::LANES * d + k * V::LANES));
+            let x = weigh.of(part::<V, N>(z, k, d - (N - 1) * V::LANES));
+            x.store(to.add(k * V::LANES));
+            sum = sum.add(x);
+        }
+        sum
+    }
+}
+
+/// Vector `k` of a row of `N`, the last of which has `last` floats and `−inf` behind them.
+///
+/// # Safety
+/// Those floats are readable; the CPU has the instruction set.
+#[inline(always)]
+unsafe fn part<V: Vector, const N: usize>(row: *const f32, k: usize, last: usize) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match k + 1 < N || last == V::LANES {
+            true => V::load(row.add(k * V::LANES)),
+            false => V::load_first(row.add(k * V::LANES), last, f32::NEG_INFINITY),
+        }
+    }
+}
+
+outlined! {
     /// Maxima (NaN if there is a NaN) and sums of the exponentials of some rows; writes `gain·p`
     /// of those whose maximum is finite.
     ///
     /// # Safety
-    /// `z` is readable and `out` writable for `known.len()` rows of `d` floats; the CPU has the
-    /// instruction set.
-    unsafe fn rows<V>(
-        z: *const f32,
-        out: *mut f32,
-        d: usize,
-        scale: f32,
-        gain: f32,
-        known: *mut [Known],
-    ) -> () => rows_any
+    /// The block has `known.len() ≤ TOGETHER` rows; the CPU has the instruction set.
+    unsafe fn rows<V, S: Survey>(survey: S, block: Block, known: *mut [Known]) -> () => rows_any
 }
 
 /// # Safety
 /// As [`rows`].
 #[inline(always)]
-unsafe fn rows_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, scale: f32, gain: f32, known: *mut [Known]) {
+unsafe fn rows_any<V: Vector, S: Survey>(survey: S, block: Block, known: *mut [Known]) {
     // SAFETY: as the caller vouches.
     unsafe {
         let known = &mut *known;
-        if d <= NARROW {
-            narrow_maxima::<V>(z, d, known);
-        } else {
-            for (r, known) in known.iter_mut().enumerate() {
-                known.max = row_max::<V>(z.add(r * d), d);
-            }
-        }
-        weigh_rows::<V>(z, out, d, scale, gain, known);
-    }
-}
-
-/// Maxima of some rows, NaN if there is a NaN: those of their lanes are turned into lanes of rows.
-///
-/// # Safety
-/// `z` is readable for `known.len() ≤ TOGETHER` rows of `d` floats; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn narrow_maxima<V: Vector>(z: *const f32, d: usize, known: &mut [Known]) {
-    let mut across = Across::uninit();
-    let across = across.as_mut_ptr().cast::<f32>();
-    // SAFETY: as the caller vouches; `across` holds a vector for every row, and for those missing in a group.
-    unsafe {
-        let mut nans = 0u32;
-        for r in 0..known.len().next_multiple_of(V::LANES) {
-            let (max, nan) = if r < known.len() { lane_maxima::<V>(z.add(r * d), d) } else { (V::splat(0.0), false) };
-            max.store(across.add(r * V::LANES));
-            nans |= u32::from(nan) << r;
-        }
-        let mut maxima = [0.0f32; TOGETHER];
-        for first in (0..known.len()).step_by(V::LANES) {
-            V::row_maxima(across.add(first * V::LANES)).store(maxima.as_mut_ptr().add(first));
-        }
-        for (r, (known, max)) in known.iter_mut().zip(maxima).enumerate() {
-            known.max = if nans >> r & 1 == 1 { f32::NAN } else { max };
-        }
+        survey.rows::<V>(block.z, block.d, known);
+        weigh_rows::<V>(block, known);
     }
 }
 
@@ -164,14 +340,8 @@ type Across = std::mem::MaybeUninit<[f32; MAX_LANES * TOGETHER]>;
 /// # Safety
 /// As [`rows`], for at most `TOGETHER` rows.
 #[inline(always)]
-pub(crate) unsafe fn weigh_rows<V: Vector>(
-    z: *const f32,
-    out: *mut f32,
-    d: usize,
-    scale: f32,
-    gain: f32,
-    known: &mut [Known],
-) {
+unsafe fn weigh_rows<V: Vector>(block: Block, known: &mut [Known]) {
+    let Block { z, out, d, scale, gain } = block;
     let mut across = Across::uninit();
     let across = across.as_mut_ptr().cast::<f32>();
     let mut by = [0.0f32; TOGETHER];
@@ -224,7 +394,7 @@ unsafe fn exponentials<V: Vector>(z: *const f32, out: *mut f32, d: usize, known:
     // SAFETY: as the caller vouches.
     unsafe {
         if V::FUSED && top.abs() < NEAR {
-            known.whole = top.round();
+            known.whole = top + ROUND - ROUND;
             // 2⁻¹²⁵ and less counts as nothing. The bound is a score, so that it can be compared at once.
             let least = V::splat(known.least.max((known.whole - 125.0) * inverse));
             let weigh = Weigh::<V, true> { least, scale: V::splat(scale), from: V::splat(known.whole) };
@@ -257,7 +427,7 @@ impl<V: Vector, const NEAR: bool> Weigh<V, NEAR> {
                 true => exp2_scaled(v, self.scale, self.from),
                 false => exp2_nonpos(v.sub(self.from).mul(self.scale)),
             };
-            x.keep(v.ge(self.least))
+            x.keep(v.not_below(self.least))
         }
     }
 }
@@ -278,12 +448,12 @@ unsafe fn weighted<V: Vector, const NEAR: bool>(
     unsafe {
         let zero = V::splat(0.0);
         if d <= NARROW {
-            return weighted_part(z, out, (0, d), weigh);
+            return weighted_part(z, out, (0, d), weigh, ahead(d));
         }
         let mut wide = V::wide_zero();
         for first in (0..d).step_by(V::LANES * BLOCK) {
             let end = d.min(first + V::LANES * BLOCK);
-            wide = V::wide_add(wide, weighted_part(z, out, (first, end), weigh));
+            wide = V::wide_add(wide, weighted_part(z, out, (first, end), weigh, ahead(d)));
         }
         *total = V::wide_total(wide);
         zero
@@ -300,6 +470,7 @@ unsafe fn weighted_part<V: Vector, const NEAR: bool>(
     out: *mut f32,
     (first, end): (usize, usize),
     weigh: Weigh<V, NEAR>,
+    ahead: usize,
 ) -> V {
     // SAFETY: as the caller vouches.
     unsafe {
@@ -307,6 +478,7 @@ unsafe fn weighted_part<V: Vector, const NEAR: bool>(
         // ahead by itself.
         let (mut sum, mut i) = (V::splat(0.0), first);
         while i + V::LANES <= end {
+            V::prefetch(z.wrapping_add(i + ahead));
             let x = weigh.of(V::load(z.add(i)));
             x.store(out.add(i));
             sum = sum.add(x);
@@ -326,7 +498,7 @@ unsafe fn weighted_part<V: Vector, const NEAR: bool>(
 /// # Safety
 /// `out` is readable and writable for `d` floats; the CPU has the instruction set.
 #[inline(always)]
-pub(crate) unsafe fn rescale<V: Vector>(out: *mut f32, d: usize, by: f32) {
+unsafe fn rescale<V: Vector>(out: *mut f32, d: usize, by: f32) {
     // SAFETY: every access stays within `d` floats.
     unsafe {
         let by = V::splat(by);

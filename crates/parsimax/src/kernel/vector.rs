@@ -206,6 +206,11 @@ pub(crate) trait Vector: Copy {
     fn ge(self, b: Self) -> Self::Mask;
     /// Either is NaN.
     fn unordered(self, b: Self) -> Self::Mask;
+    /// `self ≥ b`, or either is NaN.
+    #[inline(always)]
+    fn not_below(self, b: Self) -> Self::Mask {
+        Self::or(self.ge(b), self.unordered(b))
+    }
     /// Lanes in `a` or in `b`.
     fn or(a: Self::Mask, b: Self::Mask) -> Self::Mask;
     /// Lanes in `a` and in `b`.

@@ -14,13 +14,21 @@ mod sweep;
 
 use super::*;
 
-/// Calls [`forward`] at a level; returns the probabilities, τ and statuses. Streamed or not, they are the same.
+/// Calls [`forward`] at a level; returns the probabilities, τ and statuses. Streamed or not, and without τ, they are the
+/// same.
 pub(super) fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
     let stored = run_with(level, map, z, d, scale, false);
     let streamed = run_with(level, map, z, d, scale, true);
     let bits = |p: &[f32]| p.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
     assert!(bits(&stored.0) == bits(&streamed.0), "{map:?} of rows of {d} at {level:?} differ when streamed");
     assert_eq!(stored.2, streamed.2);
+    let (mut out, mut status) = (vec![7.0; z.len()], vec![Status::Bad; stored.2.len()]);
+    with_level(level, || {
+        let (out, status, scratch) = (&mut out, &mut status, &mut Scratch::new());
+        forward(map, Forward { z, d, scale, out, stream: false, tau: None, status, scratch });
+    });
+    assert!(bits(&stored.0) == bits(&out), "{map:?} of rows of {d} at {level:?} differ without τ");
+    assert_eq!(stored.2, status);
     stored
 }
 

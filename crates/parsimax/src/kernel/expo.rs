@@ -3,7 +3,7 @@
 use super::vector::Vector;
 
 /// `1.5·2²³`: adding it rounds a small float to an integer held in the low bits.
-pub(crate) const ROUND: f32 = 12_582_912.0;
+const ROUND: f32 = 12_582_912.0;
 
 /// `2ᵗ` for `t ≤ 0`; `t < −126` (where the result would be denormal) and `−inf` give 0.
 ///

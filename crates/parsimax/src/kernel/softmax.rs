@@ -6,8 +6,8 @@
 //!
 //! Ev-softmax differs in the entries that count, which a [`Survey`] tells.
 
-use super::expo::{ROUND, exp2_nonpos, exp2_scaled};
-use super::scan::{lane_maxima, row_max};
+use super::expo::{exp2_nonpos, exp2_scaled};
+use super::scan::row_max;
 use super::vector::{MAX_LANES, Vector, outlined, write};
 use super::write::RowSum;
 use super::{Forward, Status};
@@ -377,6 +377,9 @@ unsafe fn weigh_rows<V: Vector>(block: Block, known: &mut [Known]) {
         }
     }
 }
+
+/// `1.5·2²³`: what is added to it becomes a whole number.
+const ROUND: f32 = 12_582_912.0;
 
 /// Largest `|scale·z|`, in powers of two, for which whole and fractional parts are exact.
 const NEAR: f32 = 1_048_576.0;

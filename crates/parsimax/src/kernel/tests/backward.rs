@@ -79,3 +79,30 @@ fn a_row_of_zeros_has_no_gradient() {
         }
     }
 }
+
+/// Long rows are read as the row before them was: sparse or crowded, alone or behind any other, the numbers are the same.
+#[test]
+fn a_gradient_does_not_depend_on_its_neighbours() {
+    let mut rng = fastrand::Rng::with_seed(67);
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.3)] {
+        for d in [40, 64, 100, 300, 700, 4117, 40_000] {
+            let rows = 7;
+            let mut p = vec![0.0f32; rows * d];
+            for (r, row) in p.chunks_exact_mut(d).enumerate() {
+                // From hardly any support to all of it, in an order of every change.
+                let share = [1.0, 0.0, 0.001, 1.0, 0.02, 0.002, 0.5][r];
+                row.iter_mut().for_each(|p| *p = if rng.f64() < share { rng.f32() / d as f32 } else { 0.0 });
+            }
+            let v = normals(&mut rng, rows * d, 1.0);
+            for level in available() {
+                let together = run_backward(level, map, &p, &v, d, 1.5);
+                for (r, row) in together.chunks_exact(d).enumerate() {
+                    let at = r * d..(r + 1) * d;
+                    let alone = run_backward(level, map, &p[at.clone()], &v[at], d, 1.5);
+                    let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                    assert!(bits(row) == bits(&alone), "{level:?} {map:?} d={d} row {r}");
+                }
+            }
+        }
+    }
+}

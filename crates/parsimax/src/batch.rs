@@ -2,7 +2,8 @@
 //! part, chunks, threads.
 //!
 //! Rows are cut into chunks whose size depends on the row length alone and results come back in row
-//! order, so nothing that is computed here depends on the number of threads.
+//! order, so nothing that is computed here depends on the number of threads. How long the first chunks
+//! take tells whether others are asked to help: that depends on mapping, rows and processor.
 
 use crate::view::RowLayout;
 use crate::{Error, Float, Result, View, ViewMut};
@@ -85,29 +86,19 @@ impl<'a> Plan<'a> {
         Error::Score { operation: self.operation, row, index, value }
     }
 
-    /// Rows per chunk: a fixed amount of work. Short rows come in eights, as the kernels take them.
+    /// Rows per chunk: as many floats as stay in a cache beside what is computed from them. Rows come in sixteens, as the
+    /// kernels take them.
     fn chunk_rows(&self) -> usize {
-        let rows = (16_384 / self.z.len.max(1)).clamp(1, 1 << 16);
-        if rows < 8 { rows } else { rows.next_multiple_of(8) }
-    }
-
-    /// Whether a thread pool would bring more than it costs.
-    #[cfg(feature = "rayon")]
-    fn is_parallel(&self) -> bool {
-        self.threads && self.z.count() * self.z.len >= 65_536
+        let len = self.z.len.max(1);
+        let floats = if len > 1024 { 65_536 } else { 16_384 };
+        let rows = (floats / len).clamp(1, 1 << 16);
+        if rows < 16 { rows } else { rows.next_multiple_of(16) }
     }
 
     /// Runs `work` over chunks of rows and returns the results in order.
     pub(crate) fn map<R: Send>(&self, work: impl Fn(Range<usize>) -> R + Sync) -> Vec<R> {
-        let (count, chunk) = (self.z.count(), self.chunk_rows());
-        let range = |k: usize| k * chunk..((k + 1) * chunk).min(count);
-        let chunks = count.div_ceil(chunk);
-        #[cfg(feature = "rayon")]
-        if self.is_parallel() {
-            use rayon::prelude::*;
-            return (0..chunks).into_par_iter().map(|k| work(range(k))).collect();
-        }
-        (0..chunks).map(|k| work(range(k))).collect()
+        let mut nothing = vec![(); self.z.count()];
+        self.chunks(0, 1, &mut nothing, &|rows, _: &mut [()]| work(rows))
     }
 
     /// Runs `work` over chunks of rows together with the place of their result, packed, and returns what
@@ -123,16 +114,16 @@ impl<'a> Plan<'a> {
         }
         let target = out.layout.rows(self.axis);
         if target.is_packed() {
-            return self.write_packed(0, target.packed_mut(out.data), &work);
+            return self.chunks(0, len, target.packed_mut(out.data), &work);
         }
         // Rows that are not contiguous are computed block by block into packed memory and put in place by
         // the caller's thread.
-        let block = (65_536 / len).clamp(1, 16 * self.chunk_rows()).next_multiple_of(self.chunk_rows());
+        let block = (BLOCK / len).clamp(1, 16 * self.chunk_rows()).next_multiple_of(self.chunk_rows());
         let mut packed = vec![T::default(); block.min(count) * len];
         let mut results = Vec::new();
         for first in (0..count).step_by(block) {
             let packed = &mut packed[..block.min(count - first) * len];
-            results.extend(self.write_packed(first, packed, &work));
+            results.extend(self.chunks(first, len, packed, &work));
             for (row, values) in packed.chunks_exact(len).enumerate() {
                 target.write(out.data, first + row, values);
             }
@@ -140,23 +131,162 @@ impl<'a> Plan<'a> {
         results
     }
 
-    fn write_packed<T: Float, R: Send>(
+    /// Runs `work` over chunks of the rows from `first` on, each with its part of `out`, which has `len` entries a row.
+    fn chunks<T: Send, R: Send>(
         &self,
         first: usize,
+        len: usize,
         out: &mut [T],
         work: &(impl Fn(Range<usize>, &mut [T]) -> R + Sync),
     ) -> Vec<R> {
-        let (chunk, len) = (self.chunk_rows(), self.z.len);
-        let run = |(k, part): (usize, &mut [T])| {
-            let start = first + k * chunk;
+        let size = self.chunk_rows() * len;
+        let run = |chunk: usize, part: &mut [T]| {
+            let start = first + chunk * self.chunk_rows();
             work(start..start + part.len() / len, part)
         };
         #[cfg(feature = "rayon")]
-        if self.is_parallel() {
-            use rayon::prelude::*;
-            return out.par_chunks_mut(chunk * len).enumerate().map(run).collect();
+        if self.threads {
+            return threads::run(out, size, &run);
         }
-        out.chunks_mut(chunk * len).enumerate().map(run).collect()
+        out.chunks_mut(size).enumerate().map(|(chunk, part)| run(chunk, part)).collect()
+    }
+}
+
+/// Floats of rows that are computed before they are put in place, if they are not contiguous there.
+const BLOCK: usize = 262_144;
+
+/// Chunks of an array on several threads: the caller's and those of the pool.
+#[cfg(feature = "rayon")]
+mod threads {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::{Mutex, MutexGuard, PoisonError};
+    use std::time::Instant;
+
+    /// Nanoseconds of work left from which on it pays to ask others: waking them takes some ten thousand.
+    const WORTH: usize = 60_000;
+
+    /// Entries that are worth it whatever is computed.
+    const LARGE: usize = 1 << 21;
+
+    /// How often the caller looks whether the others are done before it sleeps: waking up takes longer than they do.
+    const LOOKS: usize = 4096;
+
+    /// Runs `work` over chunks of `size` entries and returns what it returns in their order.
+    pub(super) fn run<T: Send, R: Send>(
+        entries: &mut [T],
+        size: usize,
+        work: &(impl Fn(usize, &mut [T]) -> R + Sync),
+    ) -> Vec<R> {
+        let (is_large, start) = (entries.len() >= LARGE, Instant::now());
+        let mut chunks = Chunks { entries, size, next: 0 };
+        let mut results = Vec::with_capacity(chunks.count());
+        while chunks.count() > 0 {
+            let left = start.elapsed().as_nanos() as usize * chunks.count();
+            if chunks.count() > 1 && (is_large || left > WORTH * results.len() && !results.is_empty()) {
+                let parties = rayon::current_num_threads().min(chunks.count());
+                results.extend(share(chunks, parties, work));
+                break;
+            }
+            results.extend(chunks.take(1).map(|(chunk, part)| work(chunk, part)));
+        }
+        results
+    }
+
+    /// Chunks that nobody has begun.
+    struct Chunks<'a, T> {
+        entries: &'a mut [T],
+        size: usize,
+        next: usize,
+    }
+
+    impl<'a, T> Chunks<'a, T> {
+        fn count(&self) -> usize {
+            self.entries.len().div_ceil(self.size)
+        }
+
+        /// The number of the first and the entries of some of them.
+        fn take(&mut self, count: usize) -> Option<(usize, &'a mut [T])> {
+            let first = self.next;
+            let len = self.entries.len().min(count * self.size);
+            let part;
+            (part, self.entries) = std::mem::take(&mut self.entries).split_at_mut(len);
+            self.next += count;
+            (len > 0).then_some((first, part))
+        }
+    }
+
+    /// The same with the help of others. Each takes a part of what is left, large at first, until nothing is: whoever
+    /// comes late finds less to do.
+    fn share<T: Send, R: Send>(
+        chunks: Chunks<'_, T>,
+        parties: usize,
+        work: &(impl Fn(usize, &mut [T]) -> R + Sync),
+    ) -> Vec<R> {
+        let size = chunks.size;
+        let (chunks, done, gone) = (Mutex::new(chunks), Mutex::new(Vec::new()), AtomicUsize::new(0));
+        let next = || {
+            let mut chunks = lock(&chunks);
+            let count = chunks.count() / (2 * parties);
+            chunks.take(count.max(1))
+        };
+        let labour = || {
+            let mut mine = Vec::new();
+            while let Some((first, part)) = next() {
+                mine.extend((first..).zip(part.chunks_mut(size)).map(|(chunk, part)| (chunk, work(chunk, part))));
+            }
+            lock(&done).extend(mine);
+            gone.fetch_add(1, Ordering::Release);
+        };
+        rayon::in_place_scope(|scope| {
+            (1..parties).for_each(|_| scope.spawn(|_| labour()));
+            labour();
+            // One of the pool finds something else to do, or does what it has asked for itself.
+            let looks = if rayon::current_thread_index().is_some() { 0 } else { LOOKS };
+            let _ = (0..looks).find(|_| {
+                std::hint::spin_loop();
+                gone.load(Ordering::Acquire) == parties
+            });
+        });
+        let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+        done.sort_unstable_by_key(|(chunk, _)| *chunk);
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+
+    /// Whoever panicked with a lock in hand left nothing half done: a panic of one is a panic of all in the end.
+    fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[cfg(test)]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn every_chunk_once_and_in_order() {
+            for (len, size) in [(0, 3), (1, 3), (9, 3), (1000, 7), (100, 1)] {
+                for (parties, is_shared) in [(1, false), (1, true), (2, true), (5, true)] {
+                    let mut entries = vec![0; len];
+                    let work = |chunk: usize, part: &mut [usize]| {
+                        part.iter_mut().for_each(|entry| *entry += chunk + 1);
+                        (chunk, part.len())
+                    };
+                    let results: Vec<_> = match is_shared {
+                        true => share(Chunks { entries: &mut entries, size, next: 0 }, parties, &work),
+                        false => run(&mut entries, size, &work),
+                    };
+                    let expected = (0..len.div_ceil(size)).map(|chunk| (chunk, size.min(len - chunk * size)));
+                    assert!(results.into_iter().eq(expected), "{len} by {size}, {parties}");
+                    assert!(entries.iter().enumerate().all(|(i, entry)| *entry == i / size + 1));
+                }
+            }
+        }
+
+        #[test]
+        fn a_panic_reaches_the_caller() {
+            let work = |chunk: usize, _: &mut [u8]| assert!(chunk != 40, "on purpose");
+            let shared = || share(Chunks { entries: &mut [0; 100], size: 1, next: 0 }, 3, &work).len();
+            assert!(std::panic::catch_unwind(shared).is_err());
+        }
     }
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct Plan<'a> {
     mask: Option<(&'a [bool], RowLayout)>,
     #[cfg_attr(not(feature = "rayon"), expect(dead_code, reason = "one thread is all there is"))]
     threads: bool,
+    /// Nanoseconds that an entry takes, at least; 0 if nobody can tell.
+    #[cfg_attr(not(feature = "rayon"), expect(dead_code, reason = "one thread is all there is"))]
+    cost: f64,
 }
 
 impl<'a> Plan<'a> {
@@ -51,10 +54,16 @@ impl<'a> Plan<'a> {
                 got: shape[axis].to_string(),
             });
         }
-        let plan = Self { operation, shape: shape.to_vec(), axis, z: z.layout.rows(axis), mask: None, threads };
+        let plan =
+            Self { operation, shape: shape.to_vec(), axis, z: z.layout.rows(axis), mask: None, threads, cost: 0.0 };
         let Some(mask) = mask else { return Ok(plan) };
         plan.fits("the mask", mask.shape())?;
         Ok(Self { mask: Some((mask.data, mask.layout.rows(axis))), ..plan })
+    }
+
+    /// The same with what an entry takes, in nanoseconds, at least.
+    pub(crate) fn at_cost(self, cost: f64) -> Self {
+        Self { cost, ..self }
     }
 
     /// Checks the shape of another argument.
@@ -146,7 +155,8 @@ impl<'a> Plan<'a> {
         };
         #[cfg(feature = "rayon")]
         if self.threads {
-            return threads::run(out, size, &run);
+            let expected = self.cost * (out.len() / len * self.z.len) as f64;
+            return threads::run(out, size, expected, &run);
         }
         out.chunks_mut(size).enumerate().map(|(chunk, part)| run(chunk, part)).collect()
     }
@@ -165,24 +175,26 @@ mod threads {
     /// Nanoseconds of work left from which on it pays to ask others: waking them takes some ten thousand.
     const WORTH: usize = 60_000;
 
-    /// Entries that are worth it whatever is computed.
-    const LARGE: usize = 1 << 21;
+    /// Nanoseconds that are expected from which on nobody waits for the first chunk to tell.
+    const CERTAIN: f64 = 120_000.0;
 
     /// How often the caller looks whether the others are done before it sleeps: waking up takes longer than they do.
     const LOOKS: usize = 4096;
 
-    /// Runs `work` over chunks of `size` entries and returns what it returns in their order.
+    /// Runs `work` over chunks of `size` entries, which is expected to take so many nanoseconds at least, and returns
+    /// what it returns in their order.
     pub(super) fn run<T: Send, R: Send>(
         entries: &mut [T],
         size: usize,
+        expected: f64,
         work: &(impl Fn(usize, &mut [T]) -> R + Sync),
     ) -> Vec<R> {
-        let (is_large, start) = (entries.len() >= LARGE, Instant::now());
+        let (is_certain, start) = (expected >= CERTAIN, Instant::now());
         let mut chunks = Chunks { entries, size, next: 0 };
         let mut results = Vec::with_capacity(chunks.count());
         while chunks.count() > 0 {
             let left = start.elapsed().as_nanos() as usize * chunks.count();
-            if chunks.count() > 1 && (is_large || left > WORTH * results.len() && !results.is_empty()) {
+            if chunks.count() > 1 && (is_certain || left > WORTH * results.len() && !results.is_empty()) {
                 let parties = rayon::current_num_threads().min(chunks.count());
                 results.extend(share(chunks, parties, work));
                 break;
@@ -272,7 +284,7 @@ mod threads {
                     };
                     let results: Vec<_> = match is_shared {
                         true => share(Chunks { entries: &mut entries, size, next: 0 }, parties, &work),
-                        false => run(&mut entries, size, &work),
+                        false => run(&mut entries, size, 0.0, &work),
                     };
                     let expected = (0..len.div_ceil(size)).map(|chunk| (chunk, size.min(len - chunk * size)));
                     assert!(results.into_iter().eq(expected), "{len} by {size}, {parties}");

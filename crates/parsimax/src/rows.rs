@@ -486,8 +486,14 @@ impl<'a, M: Mapping> Rows<'a, M> {
         }
     }
 
-    pub(crate) fn plan<T>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {
-        Plan::new(self.name(), z, self.axis, self.mask.as_ref(), self.threads)
+    pub(crate) fn plan<T: Float>(&self, z: &View<'_, T>) -> Result<Plan<'_>> {
+        let kernel = T::as_f32(z.data).and_then(|_| self.mappings[0].kernel());
+        let cost = match kernel {
+            Some(kernel) => kernel.cost(),
+            None if T::as_f32(z.data).is_some() => 0.0,
+            None => single::DOUBLE_COST,
+        };
+        Ok(Plan::new(self.name(), z, self.axis, self.mask.as_ref(), self.threads)?.at_cost(cost))
     }
 }
 

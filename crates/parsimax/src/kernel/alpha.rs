@@ -12,7 +12,7 @@
 //! small because an entry `x_k` sits on the threshold, τ is replaced by `x_k` and the
 //! probability `w` of that entry: `p = (x − x_k + w^δ)^e`, whose differences are exact.
 
-use super::expo::{exp2_nonpos, log2, log2_near_one};
+use super::expo::{exp2_nonpos, log2};
 use super::profile::{At, Profile, Slope, Tau, Whole};
 use super::solve::{Frame, solve, sums};
 use super::vector::Vector;
@@ -81,8 +81,8 @@ impl Profile for Below {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let u = at.excess(x);
-            let l = log2_near_one(u, at.below_one(x)).mul(V::splat(self.e));
-            (u, exp2_nonpos(l).keep(u.gt(V::splat(0.0))))
+            let p = u.max(V::splat(f32::MIN_POSITIVE)).power_near_one(at.below_one(x), V::splat(self.e));
+            (u, p.keep(u.gt(V::splat(0.0))))
         }
     }
     /// Most of the way goes by products: the root of the next whole power is a lower bound.
@@ -108,6 +108,23 @@ impl Above {
     pub(crate) fn new(alpha: f64) -> Above {
         let delta = alpha - 1.0;
         Above { delta, inner: delta as f32, e: (1.0 / delta) as f32 }
+    }
+
+    /// `u^e`; anything where `u` is 0.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn power<V: Vector>(&self, u: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            match self.e {
+                0.5 => u.sqrt(),
+                // Powers of numbers below the normal range are in sight.
+                ..0.2 => exp2_nonpos(log2(u).mul(V::splat(self.e))),
+                _ => u.max(V::splat(f32::MIN_POSITIVE)).power(V::splat(self.e)),
+            }
+        }
     }
 }
 
@@ -147,7 +164,7 @@ impl Profile for Above {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let u = at.excess(x);
-            let p = exp2_nonpos(log2(u).mul(V::splat(self.e))).keep(u.gt(V::splat(0.0)));
+            let p = self.power(u).keep(u.gt(V::splat(0.0)));
             // `w^δ` may vanish in f32 where `w` does not. Without an anchor `w` is 0.
             (u, p.max(at.w.keep(at.is_anchor(x))))
         }

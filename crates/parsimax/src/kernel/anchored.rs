@@ -17,7 +17,6 @@
 
 use super::alpha::alone;
 use super::direct::two_maxima;
-use super::expo::{exp2_nonpos, log2_of_parts};
 use super::level;
 use super::pair::Pair;
 use super::scan::{collect_indexed, into_lanes};
@@ -55,12 +54,15 @@ pub(crate) struct Anchored {
     pub(super) e: f32,
     /// `δ · scale`.
     pub(super) scale: f32,
+    /// A probability whose power δ is 2⁶⁰.
+    pub(super) most: f32,
 }
 
 impl Anchored {
     pub(crate) fn new(alpha: f64, scale: f32) -> Anchored {
         let delta = alpha - 1.0;
-        Anchored { delta, steep: delta as f32, e: (1.0 / delta) as f32, scale: delta as f32 * scale }
+        let most = (60.0 / delta).min(120.0).exp2() as f32;
+        Anchored { delta, steep: delta as f32, e: (1.0 / delta) as f32, scale: delta as f32 * scale, most }
     }
 
     /// A little less than the least `u` that the largest of `n` entries can have, that of equal ones.
@@ -79,10 +81,7 @@ impl Anchored {
             return u.sqrt();
         }
         // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            let (m, k) = u.split_exponent();
-            exp2_nonpos(log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.e)))
-        }
+        u.power(unsafe { V::splat(self.e) })
     }
 }
 

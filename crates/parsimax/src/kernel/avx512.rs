@@ -10,6 +10,28 @@ pub(crate) struct Avx512(__m512);
 /// The bits of 1, less what makes the errors of a rough power on either side alike.
 const ROUGH_ONE: f32 = ((127.0 - 0.043) * 8_388_608.0f64) as f32;
 
+/// Powers go by sixteenths. A number `m·2ᵏ`, `m` from ¾ to 3/2, is near one of sixteen others, which the four bits below
+/// the exponent name once a half has been added to the mantissa: their inverses, for mantissas from 1 to 2, their
+/// logarithms, and what is left of `log₂(1 + r)/r` for `|r|` up to 1/16 (error 1.7e−7, of `r`). Next to 1 the number is 1
+/// itself, on both sides, so that logarithms near 0 keep their digits.
+const NEAR_INVERSE: [f32; 16] = [
+    0.653_061_2, 0.627_451, 0.603_773_6, 0.581_818_16, 0.561_403_5, 0.542_372_9, 0.524_590_13, 0.5, 1.0, 0.914_285_7,
+    0.864_864_9, 0.820_512_83, 0.780_487_8, 0.744_186_04, 0.711_111_13, 0.680_851_04,
+];
+const NEAR_LOG: [f32; 16] = [
+    -0.385_290_12, -0.327_574_7, -0.272_079_56, -0.218_640_24, -0.167_11, -0.117_356_956, -0.069_262_58, 0.0, 0.0,
+    0.129_283_01, 0.209_453_33, 0.285_402_2, 0.357_552_05, 0.426_264_76, 0.491_853_06, 0.554_588_9,
+];
+const LOG_REST: [f32; 4] = [-0.344_508_62, 0.481_162_07, -0.721_362_1, std::f32::consts::LOG2_E];
+/// `2^{j/16}`, and `(2ᶠ − 1)/f` for `|f|` up to 1/32.
+const SIXTEENTHS: [f32; 16] = [
+    1.0, 1.044_273_7, 1.090_507_7, 1.138_788_6, 1.189_207_1, 1.241_857_8, 1.296_839_6, 1.354_255_6, 1.414_213_5,
+    1.476_826_2, 1.542_210_8, 1.610_490_3, 1.681_792_9, 1.756_252_2, 1.834_008_1, 1.915_206_6,
+];
+const EXP_REST: [f32; 3] = [0.055_505_738, 0.240_233_56, std::f32::consts::LN_2];
+/// `1.5·2¹⁹`: adding it rounds to sixteenths, whose number is in the low bits.
+const ROUND_SIXTEENTHS: f32 = 786_432.0;
+
 /// All lanes of each of sixteen vectors joined by an operation, one vector a lane: neighbours in four rounds, half the
 /// work of a transposition. A macro, because closures are compiled without the features of their surroundings and not
 /// always inlined.
@@ -49,6 +71,36 @@ macro_rules! wrap {
             Avx512(unsafe { $intrinsic(self.0 $(, $arg.0)*) })
         }
     )*};
+}
+
+/// `2^(exponent · log)`, where `log` is that of `1 + r` and of the number that `near` names.
+///
+/// # Safety
+/// The CPU has AVX-512F.
+#[inline(always)]
+unsafe fn exp2_of_near_log(near: __m512i, r: __m512, exponent: __m512) -> __m512 {
+    // SAFETY: the caller vouches for the instruction set; the tables hold sixteen floats.
+    unsafe {
+        let log = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_LOG.as_ptr()));
+        let whole = _mm512_add_ps(_mm512_getexp_ps(_mm512_castsi512_ps(near)), log);
+        let mut rest = _mm512_set1_ps(LOG_REST[0]);
+        for c in &LOG_REST[1..] {
+            rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(*c));
+        }
+        let log = _mm512_fmadd_ps(rest, r, whole);
+        let magic = _mm512_set1_ps(ROUND_SIXTEENTHS);
+        let places = _mm512_fmadd_ps(log, exponent, magic);
+        let rounded = _mm512_sub_ps(places, magic);
+        let f = _mm512_fmsub_ps(log, exponent, rounded);
+        let near = _mm512_permutexvar_ps(_mm512_castps_si512(places), _mm512_loadu_ps(SIXTEENTHS.as_ptr()));
+        let mut rest = _mm512_set1_ps(EXP_REST[0]);
+        for c in &EXP_REST[1..] {
+            rest = _mm512_fmadd_ps(rest, f, _mm512_set1_ps(*c));
+        }
+        // The power of two is that of the whole part.
+        let is_normal = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(rounded, _mm512_set1_ps(-126.0));
+        _mm512_maskz_scalef_ps(is_normal, _mm512_fmadd_ps(rest, _mm512_mul_ps(near, f), near), rounded)
+    }
 }
 
 impl Vector for Avx512 {
@@ -128,6 +180,34 @@ impl Vector for Avx512 {
             let log = _mm512_fmadd_ps(_mm512_sub_ps(bits, one), exponent.0, one);
             let log = _mm512_max_ps(log, _mm512_setzero_ps());
             Avx512(_mm512_castsi512_ps(_mm512_cvtps_epi32(log)))
+        }
+    }
+    #[inline(always)]
+    fn power(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
+        unsafe {
+            let near = _mm512_add_epi32(_mm512_castps_si512(self.0), _mm512_set1_epi32(0x40_0000));
+            let inverse = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_INVERSE.as_ptr()));
+            let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
+            let r = _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0));
+            Avx512(exp2_of_near_log(near, r, exponent.0))
+        }
+    }
+    /// With `m = 2(1 + less)` from ¾ on.
+    #[inline(always)]
+    fn power_near_one(self, less: Self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
+        unsafe {
+            // 1 itself would be in another of the sixteen places.
+            let below = _mm512_min_ps(self.0, _mm512_set1_ps(1.0 - f32::EPSILON / 2.0));
+            let near = _mm512_add_epi32(_mm512_castps_si512(below), _mm512_set1_epi32(0x40_0000));
+            let inverse = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_INVERSE.as_ptr()));
+            let is_near = _mm512_cmp_ps_mask::<_CMP_GE_OQ>(below, _mm512_set1_ps(0.75));
+            let (one, twice) = (_mm512_set1_ps(1.0), _mm512_add_ps(inverse, inverse));
+            let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(below);
+            let r = _mm512_fmsub_ps(m, inverse, one);
+            let r = _mm512_mask_mov_ps(r, is_near, _mm512_fmadd_ps(less.0, twice, _mm512_sub_ps(twice, one)));
+            Avx512(exp2_of_near_log(near, r, exponent.0))
         }
     }
     /// An estimate to fourteen bits and one step of Newton.

@@ -9,7 +9,6 @@
 //! mass is `Σ (s^δ u)^{1/δ} = 1`: the entries are multiplied by `s^δ`, and so is τ.
 
 use super::alpha::{Above, Below};
-use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
 use super::profile::{At, Profile, Slope, Tau};
 use super::solve::Frame;
@@ -270,12 +269,8 @@ impl<const NEAR: bool> Profile for Smooth<NEAR> {
         // SAFETY: as the caller vouches.
         unsafe {
             let u = at.excess(x).max(V::splat(TINY));
-            let (m, k) = u.split_exponent();
-            let mut r = m.sub(V::splat(1.0));
-            if NEAR {
-                r = at.below_one(x).select(u.gt(V::splat(0.708)), r);
-            }
-            (u, exp2_nonpos(log2_of_parts((r, k)).mul(V::splat(self.e))))
+            let e = V::splat(self.e);
+            (u, if NEAR { u.power_near_one(at.below_one(x), e) } else { u.power(e) })
         }
     }
 

@@ -82,20 +82,6 @@ pub(crate) unsafe fn log2<V: Vector>(u: V) -> V {
     unsafe { log2_of_parts(parts(u)) }
 }
 
-/// `log₂ u` for `0 < u ≤ 1`, given `w = u − 1` to full relative accuracy: near `u = 1`, where
-/// `u` itself has lost the digits of its logarithm, `w` takes the place of `m − 1`.
-///
-/// # Safety
-/// The CPU has the instruction set of `V`.
-#[inline(always)]
-pub(crate) unsafe fn log2_near_one<V: Vector>(u: V, w: V) -> V {
-    // SAFETY: the caller vouches for the instruction set.
-    unsafe {
-        let (r, k) = parts(u);
-        log2_of_parts((w.select(u.gt(V::splat(0.708)), r), k))
-    }
-}
-
 /// `(m − 1, k)`.
 ///
 /// # Safety

@@ -88,6 +88,8 @@ impl<V: Vector> Vector for Pair<V> {
         rough_inverse();
         scaled_root(factor);
         rough_power(exponent);
+        power(exponent);
+        power_near_one(less, exponent);
         max(b);
         min(b);
         fma(b, c);

@@ -7,7 +7,6 @@
 //! is of that size, better ones tell no more.
 
 use super::anchored::{Anchored, Place, TINY};
-use super::expo::{exp2_nonpos, log2_of_parts};
 use super::pair::Pair;
 use super::vector::Vector;
 
@@ -176,11 +175,9 @@ impl Anchored {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let tiny = V::splat(TINY);
-            let (m, k) = p.max(tiny).split_exponent();
-            let log = log2_of_parts((m.sub(V::splat(1.0)), k)).mul(V::splat(self.steep));
             // A factor of 2⁶⁰ is more than anybody needs.
-            let most = V::splat(60.0);
-            exp2_nonpos(most.select(log.gt(most), log)).keep(p.gt(tiny))
+            let most = V::splat(self.most);
+            most.select(p.gt(most), p).max(tiny).power(V::splat(self.steep)).keep(p.gt(tiny))
         }
     }
 

@@ -17,10 +17,11 @@
 
 use super::alpha::alone;
 use super::direct::two_maxima;
+use super::finish::{Finished, Rows, finish, reach, shift};
 use super::level;
 use super::pair::Pair;
 use super::scan::{collect_indexed, into_lanes};
-use super::settle::carry;
+use super::settle::{Goal, carry};
 use super::sorted;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
@@ -29,18 +30,12 @@ use super::{Forward, Status};
 /// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
 const SHARED: f32 = 1.1;
 
-/// Widest row whose candidates are few in any case: a bound is good enough to choose them, and they are written
-/// from their list.
+/// Widest row whose candidates are few in any case: a bound is good enough to choose them.
 const FEW: usize = 128;
 
 /// Steps on the maxima, and at most on the candidates.
 const FIRST_STEPS: usize = 4;
 const STEPS: usize = 16;
-
-/// How far the sum of a row may be from 1; a long one adds its own noise.
-fn exact(d: usize) -> f64 {
-    if d < 256 { 6e-7 } else { 8e-7 }
-}
 
 /// Smaller than any `u` that is told from 0, and so large that its powers and quotients are numbers.
 pub(super) const TINY: f32 = 1e-37;
@@ -56,13 +51,16 @@ pub(crate) struct Anchored {
     pub(super) scale: f32,
     /// A probability whose power δ is 2⁶⁰.
     pub(super) most: f32,
+    /// A step of the threshold that needs no powers to follow.
+    pub(super) reach: f32,
 }
 
 impl Anchored {
     pub(crate) fn new(alpha: f64, scale: f32) -> Anchored {
         let delta = alpha - 1.0;
         let most = (60.0 / delta).min(120.0).exp2() as f32;
-        Anchored { delta, steep: delta as f32, e: (1.0 / delta) as f32, scale: delta as f32 * scale, most }
+        let (steep, e, scale) = (delta as f32, (1.0 / delta) as f32, delta as f32 * scale);
+        Anchored { delta, steep, e, scale, most, reach: reach(delta) }
     }
 
     /// A little less than the least `u` that the largest of `n` entries can have, that of equal ones.
@@ -77,11 +75,8 @@ impl Anchored {
     #[inline(always)]
     pub(super) unsafe fn power<V: Vector>(&self, u: V) -> V {
         // At α = 3, which no logarithm comes near.
-        if self.e == 0.5 {
-            return u.sqrt();
-        }
         // SAFETY: the caller vouches for the instruction set.
-        u.power(unsafe { V::splat(self.e) })
+        unsafe { if self.e == 0.5 { u.scaled_root(V::splat(1.0)) } else { u.power(V::splat(self.e)) } }
     }
 }
 
@@ -106,20 +101,22 @@ struct Group {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
     bad: u32,
     empty: u32,
+    /// Nothing but equal entries, as many as are kept.
+    equal: u32,
     max: [f32; MAX_LANES],
     from: [f32; MAX_LANES],
     level: [f32; MAX_LANES],
-    /// How many candidates each row has. Where they [are listed](is_listed), the list holds their probabilities, and
-    /// these are the sums `Σp` and `Σ p·u`.
+    /// How many candidates each row has. Where they are listed, the list holds their probabilities, and `pu` their sum
+    /// `Σ p·u`.
     kept: [usize; MAX_LANES],
-    total: [f32; MAX_LANES],
+    listed: u32,
     pu: [f32; MAX_LANES],
 }
 
 /// Whether a row of so many candidates is written from their list; a question of the row alone, so that its bits do not
 /// depend on its neighbours.
 fn is_listed(d: usize, kept: usize) -> bool {
-    d <= FEW || 2 * kept <= d
+    2 * kept <= d
 }
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
@@ -141,31 +138,39 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
             let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
             let group = solve_group::<V>(prof, z, (d, here), (buffer, index, stride));
+            let all = ((1u64 << here) - 1) as u32;
+            let written = all & !(group.bad | group.empty | group.equal | group.listed);
+            let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
+            let done = if written == 0 {
+                Finished::default()
+            } else {
+                finish::<V>(prof, rows, written, (group.from, group.level))
+            };
             for r in 0..here {
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
                 job.status[first + r] = status;
                 let mut sum = RowSum { max: group.max[r], ..RowSum::default() };
                 if status == Status::Ok {
-                    let (from, level) = (group.from[r], group.level[r]);
-                    let gain = gain.unwrap_or(1.0);
-                    let (total, pu) = if is_listed(d, group.kept[r]) {
-                        let (row, n) = (std::slice::from_raw_parts_mut(out, d), group.kept[r]);
+                    let (n, gain) = (group.kept[r], gain.unwrap_or(1.0));
+                    let mut level = f64::from(group.level[r]);
+                    let mut is_exact = true;
+                    sum.pu = f64::from(group.pu[r]);
+                    if group.equal >> r & 1 == 1 {
+                        share((z, out, d), (sum.max, n), gain);
+                        sum.pu = level;
+                    } else if group.listed >> r & 1 == 1 {
+                        let row = std::slice::from_raw_parts_mut(out, d);
                         let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
                         let index = std::slice::from_raw_parts(index.add(r * stride), n);
-                        if n == d {
-                            row.iter_mut().zip(list).for_each(|(p, q)| *p = q * gain);
-                        } else {
-                            row.fill(0.0);
-                            list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * gain);
-                        }
-                        (f64::from(group.total[r]), f64::from(group.pu[r]))
+                        row.fill(0.0);
+                        list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * gain);
                     } else {
-                        write::<V>(prof, z, out, d, (from, level), gain)
-                    };
-                    sum.tau = f64::from(prof.scale) * (f64::from(from) - f64::from(sum.max)) - f64::from(level);
-                    sum.pu = pu;
-                    if (total - 1.0).abs() > exact(d) || total.is_nan() {
+                        is_exact = done.exact >> r & 1 == 1;
+                        (level, sum.pu) = (done.level[r], f64::from(done.pu[r]));
+                    }
+                    sum.tau = f64::from(prof.scale) * (f64::from(group.from[r]) - f64::from(sum.max)) - level;
+                    if !is_exact {
                         (sum.tau, sum.pu) = alone((prof.delta, prof.scale), (z, out, d), (spare, sum.max), gain);
                     }
                 } else {
@@ -179,6 +184,21 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                 }
             }
         }
+    }
+}
+
+/// A row of `n` entries that equal the maximum and others that are masked.
+///
+/// # Safety
+/// `z` is readable and `out` writable for `d` floats.
+unsafe fn share((z, out, d): (*const f32, *mut f32, usize), (max, n): (f32, usize), gain: f32) {
+    // SAFETY: as the caller vouches.
+    let (z, out) = unsafe { (std::slice::from_raw_parts(z, d), std::slice::from_raw_parts_mut(out, d)) };
+    let each = gain / n as f32;
+    if n == d {
+        out.fill(each);
+    } else {
+        out.iter_mut().zip(z).for_each(|(p, z)| *p = if *z == max { each } else { 0.0 });
     }
 }
 
@@ -235,6 +255,26 @@ unsafe fn solve_group_any<V: Vector>(
         let empty = V::bits(none.ge(max));
         let fit = !(bad | empty) & ((1u64 << here) - 1) as u32;
         let max = max.select(max.gt(none), zero);
+        let mut group = Group { bad, empty, ..Group::default() };
+        max.store(group.max.as_mut_ptr());
+
+        // Rows whose maxima are all equal may be so altogether, and then there is nothing to solve.
+        let tied = V::bits(level::least::<V>((tops.as_ptr(), 2 * V::LANES)).ge(max)) & fit;
+        for r in (0..here).filter(|r| tied >> r & 1 == 1) {
+            if let Some(n) = level::equals::<V>((z.add(r * d), d), group.max[r]) {
+                group.equal |= 1 << r;
+                group.kept[r] = n;
+            }
+        }
+        if group.equal != 0 {
+            let counts = group.kept.map(|n| n.max(1) as f32);
+            max.store(group.from.as_mut_ptr());
+            prof.steepen(V::splat(1.0).div(V::load(counts.as_ptr()))).store(group.level.as_mut_ptr());
+        }
+        let fit = fit & !group.equal;
+        if fit == 0 {
+            return group;
+        }
 
         // 2. What of the row may be in the support, and a first guess: from a bound on `u` of the largest entry,
         // or from the root for the maxima.
@@ -251,13 +291,13 @@ unsafe fn solve_group_any<V: Vector>(
             let least = prof.least(2 * V::LANES);
             let tops = (tops.as_ptr(), 2 * V::LANES);
             let all = V::lanes_of(fit);
-            prof.settle(tops, max, &mut place, (SHARED, FIRST_STEPS), least, (all, all));
+            let goal = Goal { mass: SHARED, steps: FIRST_STEPS, least, active: all, far: all };
+            prof.settle_smooth(tops, max, &mut place, goal);
             start = place;
         }
         let mut cut = prof.cut(start);
 
         // 3. Candidates, row by row, and then into lanes.
-        let mut group = Group { bad, empty, ..Group::default() };
         let mut kept = [0usize; MAX_LANES];
         collect_rows::<V>((z, d), cut, fit, (buffer, index, stride), &mut kept);
         let (mut few, mut many) = (0, fit);
@@ -265,7 +305,6 @@ unsafe fn solve_group_any<V: Vector>(
             // Where a bound leaves too many to sort, the maxima tell more, in order.
             many = crowded(&kept, fit);
             // Maxima that are all equal tell nothing by their order.
-            let tied = V::bits(level::least::<V>((tops.as_ptr(), 2 * V::LANES)).ge(max));
             let unordered = many & !tied;
             if unordered != 0 && d > FEW {
                 let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
@@ -291,28 +330,45 @@ unsafe fn solve_group_any<V: Vector>(
         into_lanes::<V>(buffer, stride, &kept, slots, lanes);
 
         // 4. The root for the candidates: by order, where they are few and α is large.
+        let crowd = (0..here).fold(0, |rows, r| rows | u32::from(2 * kept[r] >= d) << r);
         if many != 0 {
+            let mut far = many;
             let candidates = (lanes.cast_const(), slots.next_multiple_of(2));
-            let counts = kept.map(|n| n as f32);
-            let (near, is_level) = prof.level(candidates, max, V::load(counts.as_ptr()));
-            let far = V::lanes_of(many & !V::bits(is_level));
-            place = near.select(V::lanes_of(many & V::bits(is_level)), place);
-            prof.settle(candidates, max, &mut place, (1.0, STEPS), prof.least(d), (V::lanes_of(many), far));
+            let mut open = many;
+            if many & crowd != 0 {
+                let counts = kept.map(|n| n as f32);
+                let level = prof.level(candidates, max, V::load(counts.as_ptr()), many & crowd);
+                far &= !level.rows;
+                open &= !level.near;
+                place = level.place.select(V::lanes_of(level.rows), place);
+            }
+            if open != 0 {
+                let (active, far) = (V::lanes_of(open), V::lanes_of(far));
+                let goal = Goal { mass: 1.0, steps: STEPS, least: prof.least(d), active, far };
+                if is_steep {
+                    prof.settle(candidates, max, &mut place, goal);
+                } else {
+                    prof.settle_smooth(candidates, max, &mut place, goal);
+                }
+            }
         }
         if few != 0 {
             place = sorted::place::<V>(&prof, lanes, &kept, few).select(V::lanes_of(few), place);
         }
-        group.kept = kept;
-        max.store(group.max.as_mut_ptr());
+        let equal = V::lanes_of(group.equal);
+        place = Place { from: max, level: V::load(group.level.as_ptr()) }.select(equal, place);
+        (0..here).filter(|r| fit >> r & 1 == 1).for_each(|r| group.kept[r] = kept[r]);
         place.from.store(group.from.as_mut_ptr());
         place.level.store(group.level.as_mut_ptr());
 
         // 5. Where candidates are few, their probabilities, while they are side by side.
-        if (0..here).any(|r| is_listed(d, kept[r])) {
-            let (total, pu) = prof.list::<V>(lanes, slots.next_multiple_of(2), place);
+        let listed = (0..here).fold(0, |rows, r| rows | u32::from(is_listed(d, kept[r])) << r) & fit;
+        if listed != 0 {
+            let (mut exact, pu, level) = prof.list::<V>((lanes, buffer), slots.next_multiple_of(2), place, d);
             // No entry that was left out may be in the support after all.
-            let is_complete = zero.ge(cut.sub(place.from).fma(V::splat(prof.scale), place.level));
-            total.select(is_complete, zero).store(group.total.as_mut_ptr());
+            exact &= V::bits(zero.ge(cut.sub(place.from).fma(V::splat(prof.scale), level)));
+            group.listed = listed & exact;
+            level.select(V::lanes_of(group.listed), place.level).store(group.level.as_mut_ptr());
             pu.store(group.pu.as_mut_ptr());
             let mut block = [0.0f32; MAX_LANES * MAX_LANES];
             for k in (0..slots).step_by(V::LANES) {
@@ -420,17 +476,24 @@ impl Anchored {
         }
     }
 
-    /// `u^e` of a block of entries, in their place; returns the sums `Σp` and `Σ p·u` of every lane.
+    /// `u^e` of a block of entries, in their place, and their `u` elsewhere; mended where that is enough. Returns a bit for
+    /// every row whose sum is 1, `Σ p·u`, and `u` of the entries that rows are measured from.
     ///
     /// # Safety
-    /// As [`settle`](Anchored::settle), with `c` writable.
+    /// As [`settle`](Anchored::settle), with both blocks writable.
     #[inline(always)]
-    unsafe fn list<V: Vector>(&self, c: *mut f32, slots: usize, place: Place<V>) -> (V, V) {
+    unsafe fn list<V: Vector>(
+        &self,
+        (c, us): (*mut f32, *mut f32),
+        slots: usize,
+        place: Place<V>,
+        d: usize,
+    ) -> (u32, V, V) {
         // SAFETY: every access stays within `slots` vectors.
         unsafe {
             let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
             let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
-            let (mut total, mut lost, mut pu) = (zero, zero, zero);
+            let (mut total, mut lost, mut slope, mut pu) = (zero, zero, zero, zero);
             for k in (0..slots).step_by(2) {
                 let at = c.add(k * V::LANES);
                 let u = Pair::<V>::load(at).sub(from).fma(scale, level);
@@ -439,76 +502,25 @@ impl Anchored {
                 let p = self.power(u).keep(on);
                 p.store(at);
                 pu = p.fma(u, pu);
+                if self.delta < 1.0 {
+                    u.store(us.add(k * V::LANES));
+                    slope = p.fma(u.rough_inverse(), slope);
+                }
                 (total, lost) = carry(total, lost, p);
             }
-            let ((a, b), (c, d)) = (total.halves(), pu.halves());
-            (a.add(b), c.add(d))
+            let ((a, b), (g, g2), (c1, c2)) = (total.halves(), slope.halves(), pu.halves());
+            let (step, near, exact) = shift(self, d, a.add(b), g.add(g2));
+            let (mended, e) = (V::lanes_of(near), V::splat(self.e));
+            let step = step.keep(mended);
+            if near != 0 {
+                let (by, one) = (Pair::twice(step.mul(e)), Pair::<V>::splat(1.0));
+                for k in (0..slots).step_by(2) {
+                    let at = c.add(k * V::LANES);
+                    let u = Pair::<V>::load(us.add(k * V::LANES));
+                    Pair::<V>::load(at).mul(u.rough_inverse().fma(by, one).max(zero)).store(at);
+                }
+            }
+            (exact | near, step.fma(e.add(V::splat(1.0)), c1.add(c2)), place.level.add(step))
         }
-    }
-}
-
-outlined! {
-    /// `gain · u^e` of a row; returns `Σp` and `Σ p·u`.
-    ///
-    /// # Safety
-    /// `z` is readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
-    unsafe fn write<V>(
-        prof: Anchored,
-        z: *const f32,
-        out: *mut f32,
-        d: usize,
-        place: (f32, f32),
-        gain: f32,
-    ) -> (f64, f64) => write_any
-}
-
-/// # Safety
-/// As [`write`].
-#[inline(always)]
-unsafe fn write_any<V: Vector>(
-    prof: Anchored,
-    z: *const f32,
-    out: *mut f32,
-    d: usize,
-    (from, level): (f32, f32),
-    gain: f32,
-) -> (f64, f64) {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let (from, level) = (Pair::<V>::splat(from), Pair::<V>::splat(level));
-        let (scale, gain, zero) = (Pair::<V>::splat(prof.scale), Pair::<V>::splat(gain), Pair::<V>::splat(0.0));
-        let (mut total, mut pu) = (Pair::<V>::wide_zero(), Pair::<V>::wide_zero());
-        let (mut few, mut few_pu) = (zero, zero);
-        let lanes = Pair::<V>::LANES;
-        let mut i = 0;
-        while i < d {
-            let n = (d - i).min(lanes);
-            let z = if n == lanes {
-                Pair::<V>::load(z.add(i))
-            } else {
-                Pair::<V>::load_first(z.add(i), n, f32::NEG_INFINITY)
-            };
-            let u = z.sub(from).fma(scale, level);
-            let on = u.gt(zero);
-            let mut p = zero;
-            if Pair::<V>::bits(on) != 0 {
-                let u = u.max(Pair::<V>::splat(TINY));
-                p = prof.power(u).keep(on);
-                few = few.add(p);
-                few_pu = p.fma(u, few_pu);
-                p = p.mul(gain);
-            }
-            if n == lanes {
-                p.store(out.add(i))
-            } else {
-                p.store_first(out.add(i), n)
-            }
-            i += n;
-            if i.is_multiple_of(4 * lanes) || i == d {
-                (total, pu) = (Pair::<V>::wide_add(total, few), Pair::<V>::wide_add(pu, few_pu));
-                (few, few_pu) = (zero, zero);
-            }
-        }
-        (Pair::<V>::wide_total(total), Pair::<V>::wide_total(pu))
     }
 }

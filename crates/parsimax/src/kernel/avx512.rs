@@ -15,18 +15,60 @@ const ROUGH_ONE: f32 = ((127.0 - 0.043) * 8_388_608.0f64) as f32;
 /// logarithms, and what is left of `log₂(1 + r)/r` for `|r|` up to 1/16 (error 1.7e−7, of `r`). Next to 1 the number is 1
 /// itself, on both sides, so that logarithms near 0 keep their digits.
 const NEAR_INVERSE: [f32; 16] = [
-    0.653_061_2, 0.627_451, 0.603_773_6, 0.581_818_16, 0.561_403_5, 0.542_372_9, 0.524_590_13, 0.5, 1.0, 0.914_285_7,
-    0.864_864_9, 0.820_512_83, 0.780_487_8, 0.744_186_04, 0.711_111_13, 0.680_851_04,
+    0.653_061_2,
+    0.627_451,
+    0.603_773_6,
+    0.581_818_16,
+    0.561_403_5,
+    0.542_372_9,
+    0.524_590_13,
+    0.5,
+    1.0,
+    0.914_285_7,
+    0.864_864_9,
+    0.820_512_83,
+    0.780_487_8,
+    0.744_186_04,
+    0.711_111_13,
+    0.680_851_04,
 ];
 const NEAR_LOG: [f32; 16] = [
-    -0.385_290_12, -0.327_574_7, -0.272_079_56, -0.218_640_24, -0.167_11, -0.117_356_956, -0.069_262_58, 0.0, 0.0,
-    0.129_283_01, 0.209_453_33, 0.285_402_2, 0.357_552_05, 0.426_264_76, 0.491_853_06, 0.554_588_9,
+    -0.385_290_12,
+    -0.327_574_7,
+    -0.272_079_56,
+    -0.218_640_24,
+    -0.167_11,
+    -0.117_356_956,
+    -0.069_262_58,
+    0.0,
+    0.0,
+    0.129_283_01,
+    0.209_453_33,
+    0.285_402_2,
+    0.357_552_05,
+    0.426_264_76,
+    0.491_853_06,
+    0.554_588_9,
 ];
 const LOG_REST: [f32; 4] = [-0.344_508_62, 0.481_162_07, -0.721_362_1, std::f32::consts::LOG2_E];
 /// `2^{j/16}`, and `(2ᶠ − 1)/f` for `|f|` up to 1/32.
 const SIXTEENTHS: [f32; 16] = [
-    1.0, 1.044_273_7, 1.090_507_7, 1.138_788_6, 1.189_207_1, 1.241_857_8, 1.296_839_6, 1.354_255_6, 1.414_213_5,
-    1.476_826_2, 1.542_210_8, 1.610_490_3, 1.681_792_9, 1.756_252_2, 1.834_008_1, 1.915_206_6,
+    1.0,
+    1.044_273_7,
+    1.090_507_7,
+    1.138_788_6,
+    1.189_207_1,
+    1.241_857_8,
+    1.296_839_6,
+    1.354_255_6,
+    1.414_213_5,
+    1.476_826_2,
+    1.542_210_8,
+    1.610_490_3,
+    1.681_792_9,
+    1.756_252_2,
+    1.834_008_1,
+    1.915_206_6,
 ];
 const EXP_REST: [f32; 3] = [0.055_505_738, 0.240_233_56, std::f32::consts::LN_2];
 /// `1.5·2¹⁹`: adding it rounds to sixteenths, whose number is in the low bits.
@@ -440,5 +482,59 @@ impl Vector for Avx512 {
     fn wide_total(w: (__m512d, __m512d)) -> f64 {
         // SAFETY: a sum exists, so the CPU has AVX-512F.
         unsafe { _mm512_reduce_add_pd(_mm512_add_pd(w.0, w.1)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{dispatch, vector::outlined};
+    use super::*;
+
+    outlined! {
+        /// `x^e` of sixteen numbers, plainly and with `x − 1` known.
+        ///
+        /// # Safety
+        /// The CPU has the instruction set of `V`; the pointers hold sixteen floats.
+        unsafe fn powers<V>(x: *const f32, less: *const f32, e: f32, out: *mut [f32; 16]) -> () => powers_any
+    }
+
+    /// # Safety
+    /// As [`powers`].
+    #[inline(always)]
+    unsafe fn powers_any<V: Vector>(x: *const f32, less: *const f32, e: f32, out: *mut [f32; 16]) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            V::load(x).power(V::splat(e)).store(out.cast());
+            V::load(x).power_near_one(V::load(less), V::splat(e)).store(out.add(1).cast());
+        }
+    }
+
+    #[test]
+    fn powers_are_as_close_as_probabilities_need() {
+        if !dispatch::available().any(|level| level == dispatch::Level::Avx512) {
+            return;
+        }
+        let mut rng = fastrand::Rng::with_seed(74);
+        for e in [0.1f32, 0.25, 1.0 / 3.0, 1.0, 4.0 / 3.0, 3.3, 10.0, 1000.0, 1e5] {
+            for round in 0..2000 {
+                // Near 1, where large exponents leave something, and everywhere.
+                let less: [f64; 16] = std::array::from_fn(|_| match round % 3 {
+                    0 => -rng.f64() / f64::from(e.max(1.0)),
+                    1 => -rng.f64(),
+                    _ => (-80.0 * rng.f64()).exp() - 1.0,
+                });
+                let less = less.map(|w| (w as f32).max(f32::MIN_POSITIVE - 1.0));
+                let x = less.map(|w| 1.0 + w).map(|x| x.max(1e-36));
+                let mut out = [[0.0f32; 16]; 2];
+                // SAFETY: the CPU has the instruction set, and the arrays hold sixteen floats.
+                unsafe { powers::<Avx512>(x.as_ptr(), less.as_ptr(), e, out.as_mut_ptr()) };
+                for i in 0..16 {
+                    let want = f64::from(x[i]).powf(f64::from(e));
+                    assert!((f64::from(out[0][i]) - want).abs() < 1.5e-7, "{}^{e}: {} for {want}", x[i], out[0][i]);
+                    let want = if x[i] > 1e-36 { (1.0 + f64::from(less[i])).powf(f64::from(e)) } else { want };
+                    assert!((f64::from(out[1][i]) - want).abs() < 1.5e-7, "{}^{e}: {} for {want}", x[i], out[1][i]);
+                }
+            }
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! mass is `Σ (s^δ u)^{1/δ} = 1`: the entries are multiplied by `s^δ`, and so is τ.
 
 use super::alpha::{Above, Below};
+use super::level::equals;
 use super::pair::Pair;
 use super::profile::{At, Profile, Slope, Tau};
 use super::solve::Frame;
@@ -19,6 +20,9 @@ const SAMPLE: usize = 64;
 
 /// Lists at least this many vectors long are sampled first.
 const LONG: usize = 4 * SAMPLE;
+
+/// Lists at least this many vectors long are worth rough powers first.
+const SHORT: usize = 8;
 
 /// Passes before the slower, safer way is taken.
 const PASSES: usize = 10;
@@ -86,6 +90,62 @@ unsafe fn sums_any<V: Vector, P: Slope, const READY: bool>(
 }
 
 outlined! {
+    /// `Σp`, `Σ p/u` and `Σ p/u²` over `len` entries.
+    ///
+    /// # Safety
+    /// As [`sums`].
+    unsafe fn three_sums<V, P: Profile; READY>(
+        prof: P,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        tau: Tau,
+    ) -> (f64, f64, f64) => three_sums_any
+}
+
+/// # Safety
+/// As [`sums`].
+#[inline(always)]
+unsafe fn three_sums_any<V: Vector, P: Profile, const READY: bool>(
+    prof: P,
+    z: *const f32,
+    len: usize,
+    frame: Frame,
+    tau: Tau,
+) -> (f64, f64, f64) {
+    // SAFETY: every load stays within `len` floats.
+    unsafe {
+        let at = At::new(tau);
+        let (max, scale, zero) = (Pair::<V>::splat(frame.max), Pair::<V>::splat(frame.scale), Pair::<V>::splat(0.0));
+        let mut wide = [Pair::<V>::wide_zero(); 3];
+        let lanes = Pair::<V>::LANES;
+        let mut i = 0;
+        while i < len {
+            let (mut f, mut g, mut h) = (zero, zero, zero);
+            let end = len.min(i + lanes * BLOCK);
+            while i < end {
+                let n = (end - i).min(lanes);
+                let x = if n == lanes {
+                    Pair::<V>::load(z.add(i))
+                } else {
+                    Pair::<V>::load_first(z.add(i), n, f32::NEG_INFINITY)
+                };
+                let (u, p) = prof.prob(if READY { x } else { x.sub(max).mul(scale) }, &at);
+                // Where `p` vanished its quotients do as well.
+                let inverse = u.rough_inverse().keep(p.gt(zero));
+                let slope = p.mul(inverse);
+                f = f.add(p);
+                g = g.add(slope);
+                h = slope.fma(inverse, h);
+                i += n;
+            }
+            wide = [Pair::<V>::wide_add(wide[0], f), Pair::<V>::wide_add(wide[1], g), Pair::<V>::wide_add(wide[2], h)];
+        }
+        (Pair::<V>::wide_total(wide[0]), Pair::<V>::wide_total(wide[1]), Pair::<V>::wide_total(wide[2]))
+    }
+}
+
+outlined! {
     /// `gain · [x − τ]₊^e` for every entry. With `LOSS` returns `Σ p·u`; without, the gain is 1
     /// and nothing is summed.
     ///
@@ -117,6 +177,13 @@ unsafe fn write_any<V: Vector, P: Profile, const LOSS: bool>(
 ) -> f64 {
     // SAFETY: every access stays within `d` floats.
     unsafe {
+        if is_even::<V>(z, d, frame.max) {
+            let (u, p) = prof.prob(V::splat(0.0), &At::new(tau));
+            // Lanes are equal: the largest is each of them.
+            let p = p.reduce_max();
+            std::slice::from_raw_parts_mut(out, d).fill(p * gain);
+            return d as f64 * f64::from(p) * f64::from(u.reduce_max());
+        }
         let at = At::new(tau);
         let (max, scale, gain) = (Four::<V>::splat(frame.max), Four::<V>::splat(frame.scale), Four::<V>::splat(gain));
         let mut wide = Four::<V>::wide_zero();
@@ -142,6 +209,23 @@ unsafe fn write_any<V: Vector, P: Profile, const LOSS: bool>(
         }
         if LOSS { Four::<V>::wide_total(wide) } else { 0.0 }
     }
+}
+
+/// Whether all entries of a row equal its maximum.
+///
+/// # Safety
+/// As [`write`].
+unsafe fn is_even<V: Vector>(z: *const f32, d: usize, max: f32) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe { *z == max && *z.add(d / 2) == max && *z.add(d - 1) == max && all_equal::<V>((z, d), max) == Some(d) }
+}
+
+outlined! {
+    /// How many entries of a row there are, if all of them equal its maximum or are masked.
+    ///
+    /// # Safety
+    /// As [`write`].
+    unsafe fn all_equal<V>(row: (*const f32, usize), max: f32) -> Option<usize> => equals
 }
 
 /// A sample of a list, and the share `s` of the list that one of its entries stands for.
@@ -198,10 +282,10 @@ impl<const NEAR: bool> Smooth<NEAR> {
 }
 
 impl<const NEAR: bool> Smooth<NEAR> {
-    /// A guess at τ from a sample: no bound, it may lie on either side.
+    /// A guess at τ from a sample, or from all of a short list: no bound, it may lie on either side.
     ///
     /// # Safety
-    /// As [`Sample::new`], and the CPU has the instruction set of `V`.
+    /// As [`sums`].
     unsafe fn guess<V: Vector, const READY: bool>(
         &self,
         z: *const f32,
@@ -210,19 +294,79 @@ impl<const NEAR: bool> Smooth<NEAR> {
         start: f64,
     ) -> Option<f64> {
         // SAFETY: as the caller vouches.
-        let sample = unsafe { Sample::new::<V, READY>(self.delta, z, len, frame) }?;
-        let mut tau = (start * sample.factor).max(-1.0);
-        for _ in 0..PASSES {
-            // SAFETY: the sample holds so many floats.
-            let (f, g) =
-                unsafe { sums::<V, Self, true>(*self, sample.x.as_ptr(), sample.len, MEASURED, Tau::new(tau)) };
+        unsafe {
+            if len < LONG * V::LANES {
+                return self.roughly::<V, READY>((z, len), frame, start);
+            }
+            let sample = Sample::new::<V, READY>(self.delta, z, len, frame)?;
+            let (x, from) = ((sample.x.as_ptr(), sample.len), (start * sample.factor).max(-1.0));
+            let mut tau = self.roughly::<V, true>(x, MEASURED, from)?;
+            if self.e > ROUGH {
+                return Some((tau / sample.factor).max(start));
+            }
+            // One good step takes off what rough powers add.
+            let (f, g) = sums::<V, Self, true>(*self, x.0, x.1, MEASURED, Tau::new(tau));
             tau += self.prof.step_wide(f, g);
-            if (f - 1.0).abs() < 0.02 {
+            (tau < 0.0).then(|| (tau / sample.factor).max(start))
+        }
+    }
+
+    /// τ of a list up to a few percent, by rough powers unless the exponent is too large for them.
+    ///
+    /// # Safety
+    /// As [`sums`].
+    unsafe fn roughly<V: Vector, const READY: bool>(
+        &self,
+        (z, len): (*const f32, usize),
+        frame: Frame,
+        start: f64,
+    ) -> Option<f64> {
+        let (mut tau, is_rough) = (start, self.e <= ROUGH);
+        for _ in 0..PASSES {
+            // SAFETY: as the caller vouches.
+            let (f, g) = unsafe {
+                if is_rough {
+                    sums::<V, Rough, READY>(Rough(self.e), z, len, frame, Tau::new(tau))
+                } else {
+                    sums::<V, Self, READY>(*self, z, len, frame, Tau::new(tau))
+                }
+            };
+            tau += self.prof.step_wide(f, g);
+            if (f - 1.0).abs() < if is_rough { 0.1 } else { 0.02 } {
                 break;
             }
         }
         // Also false for a NaN, which a sample without support brings.
-        (tau < 0.0).then(|| (tau / sample.factor).max(start))
+        (tau < 0.0).then_some(tau)
+    }
+}
+
+/// The largest exponent up to which rough powers are good for a guess.
+const ROUGH: f32 = 2.5;
+
+/// Rough powers to an exponent.
+#[derive(Clone, Copy)]
+struct Rough(f32);
+
+impl Slope for Rough {
+    const ROUGH: bool = false;
+    const DEAR: bool = true;
+    fn inner(&self) -> f32 {
+        1.0 / self.0
+    }
+    #[inline(always)]
+    unsafe fn terms<V: Vector>(&self, x: V, at: &At<V>) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let u = at.rough(x);
+            let on = u.gt(V::splat(0.0));
+            let u = u.max(V::splat(f32::MIN_POSITIVE));
+            let p = u.rough_power(V::splat(self.0)).keep(on);
+            (p, p.mul(u.rough_inverse()))
+        }
+    }
+    fn step_wide(&self, _: f64, _: f64) -> f64 {
+        0.0
     }
 }
 
@@ -274,33 +418,32 @@ impl<const NEAR: bool> Profile for Smooth<NEAR> {
         }
     }
 
-    /// Newton on the norm from the guess. A step from a residual `r` leaves about `c·r²`, with
-    /// a `c` that the last two residuals tell; it is taken off in advance.
+    /// From the guess along the curve that shares value, slope and curvature with the sum (`settle.rs`): a step from a
+    /// residual `r` leaves about `c·r³`, with a `c` that the last two residuals tell.
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
-            if len < LONG * V::LANES {
-                return self.prof.root::<V, READY>(z, len, frame, start);
+            if !READY && is_even::<V>(z, len, frame.max) {
+                return Tau::new(-(len as f64).powf(-self.delta));
             }
-            let Some(mut tau) = self.guess::<V, READY>(z, len, frame, start) else {
+            let is_long = len >= if self.e > ROUGH { LONG } else { SHORT } * V::LANES;
+            let Some(mut tau) = (if is_long { self.guess::<V, READY>(z, len, frame, start) } else { None }) else {
                 return self.prof.root::<V, READY>(z, len, frame, start);
             };
             let mut before: Option<f64> = None;
             for _ in 0..PASSES {
-                let (f, g) = sums::<V, Self, READY>(*self, z, len, frame, Tau::new(tau));
-                if g <= 0.0 {
+                let (f, g, h) = three_sums::<V, Self, READY>(*self, z, len, frame, Tau::new(tau));
+                if g <= 0.0 || f.is_nan() {
                     break;
                 }
-                let residual = f - 1.0;
-                let left = before.map(|r| residual / (r * r)).filter(|c| (0.0..1.0).contains(c));
-                let expected = left.unwrap_or(1.0) * residual * residual;
-                let step = self.prof.step_wide(f, g) + left.map_or(0.0, |_| expected * self.delta / g);
-                tau = start.max(tau + step);
-                // Corrected, about a fifth of what is expected stays; uncorrected all of it.
-                if expected <= if left.is_some() { 2e-6 } else { 4e-7 } {
+                let (size, y) = ((f - 1.0).abs(), g / h);
+                let rise = ((1.0 - f) / (y * g)).max(-1.0).ln_1p() * self.delta;
+                tau = start.max(tau - y * rise.exp_m1());
+                let left = before.map_or(3.0, |r| (size / (r * r * r)).clamp(0.3, 30.0));
+                if left * size * size * size <= 3e-7 {
                     return Tau::new(tau);
                 }
-                before = (residual.abs() < 0.2).then_some(residual);
+                before = Some(size);
             }
             self.prof.root::<V, READY>(z, len, frame, start)
         }
@@ -366,6 +509,9 @@ impl Profile for Steep {
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
+            if !READY && is_even::<V>(z, len, frame.max) {
+                return Tau::new(-(len as f64).powf(-self.delta));
+            }
             if len < LONG * V::LANES {
                 return self.prof.root::<V, READY>(z, len, frame, start);
             }

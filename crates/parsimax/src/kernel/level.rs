@@ -10,6 +10,9 @@ use super::vector::Vector;
 /// The least share of the mean's `u` that the smallest entry of such a row has, and the most that the largest has.
 const SHARE: (f32, f32) = (0.25, 2.5);
 
+/// What the first moments may leave of a residual, for the pass that writes the row to mend.
+const LEFT: f32 = 1e-4;
+
 /// How often the moments are put in units of the last `ū`.
 const ROUNDS: usize = 3;
 
@@ -31,8 +34,37 @@ pub(super) unsafe fn least<V: Vector>((c, slots): (*const f32, usize)) -> V {
     }
 }
 
+/// How many entries of a row there are, if all of them equal its maximum or are masked.
+///
+/// # Safety
+/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn equals<V: Vector>((z, d): (*const f32, usize), max: f32) -> Option<usize> {
+    // SAFETY: every load stays within `d` floats.
+    unsafe {
+        let (max, none, mut n) = (V::splat(max), V::splat(f32::NEG_INFINITY), 0);
+        for i in (0..d).step_by(V::LANES) {
+            let z = V::load_first(z.add(i), (d - i).min(V::LANES), f32::NEG_INFINITY);
+            let (top, masked) = (V::bits(z.ge(max)), V::bits(none.ge(z)));
+            if top | masked != (((1u64 << V::LANES) - 1) as u32) {
+                return None;
+            }
+            n += top.count_ones() as usize;
+        }
+        Some(n)
+    }
+}
+
+/// What moments tell of a group of rows.
+pub(super) struct Level<V> {
+    pub(super) place: Place<V>,
+    /// One bit a row: nearly equal; so nearly that the pass that writes the row can mend the rest.
+    pub(super) rows: u32,
+    pub(super) near: u32,
+}
+
 impl Anchored {
-    /// Thresholds of the rows whose candidates, `counts` of them in every lane, are nearly equal; and which these are.
+    /// Thresholds of the rows among those `asked` for whose candidates, `counts` of them in every lane, are nearly equal.
     ///
     /// # Safety
     /// As [`settle`](Anchored::settle).
@@ -42,7 +74,8 @@ impl Anchored {
         (c, slots): (*const f32, usize),
         max: V,
         counts: V,
-    ) -> (Place<V>, V::Mask) {
+        asked: u32,
+    ) -> Level<V> {
         // SAFETY: as the caller vouches.
         unsafe {
             let (zero, one, none) = (V::splat(0.0), V::splat(1.0), V::splat(f32::NEG_INFINITY));
@@ -59,8 +92,9 @@ impl Anchored {
             let above = zero.sub(mean).mul(scale);
             let (low, high) = (V::splat(1.0 - SHARE.0), V::splat(SHARE.1 - 1.0));
             let is_level = V::and(u.mul(low).ge(below), u.mul(high).ge(above));
-            let is_level = V::and(is_level, counts.gt(zero));
-            if V::bits(is_level) != 0 {
+            let rows = V::bits(is_level) & asked;
+            let mut near = 0;
+            if rows != 0 {
                 let (mut second, mut third) = (zero, zero);
                 for k in 0..slots {
                     let z = V::load(c.add(k * V::LANES));
@@ -70,6 +104,7 @@ impl Anchored {
                     third = square.fma(x, third);
                 }
                 let e = self.e;
+                let spread = second.mul(share);
                 let second = second.mul(share).mul(V::splat(e * (e - 1.0) / 2.0));
                 let third = third.mul(share).mul(V::splat(e * (e - 1.0) * (e - 2.0) / 6.0));
                 for _ in 0..ROUNDS {
@@ -77,8 +112,14 @@ impl Anchored {
                     let more = third.fma(inverse, second).mul(inverse).fma(inverse, one);
                     u = self.steepen(share.div(more.max(V::splat(0.1))));
                 }
+                if self.delta < 1.0 {
+                    // The fourth moment of entries that scatter normally is three squares of the second.
+                    let fourth = V::splat((e * (e - 1.0) * (e - 2.0) * (e - 3.0) / 8.0).abs());
+                    let ratio = spread.div(u.mul(u));
+                    near = V::bits(V::splat(LEFT).ge(ratio.mul(ratio).mul(fourth))) & rows;
+                }
             }
-            (Place { from: max, level: u.add(above) }, is_level)
+            Level { place: Place { from: max, level: u.add(above) }, rows, near }
         }
     }
 }

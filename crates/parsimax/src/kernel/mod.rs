@@ -42,6 +42,7 @@ mod direct;
 mod dispatch;
 mod evsoftmax;
 mod expo;
+mod finish;
 mod fused;
 mod group;
 mod groups;

@@ -10,15 +10,12 @@ use super::anchored::{Anchored, Place, TINY};
 use super::pair::Pair;
 use super::vector::Vector;
 
-/// Steps by powers that are no more than a guess, which cost a quarter. Nearer to α = 1 two good steps are enough from
-/// the start.
-fn rough_steps(delta: f64) -> usize {
-    match delta {
-        ..0.5 => 0,
-        ..1.0 => 2,
-        _ => 3,
-    }
-}
+/// Steps by powers that are no more than a guess, which cost a quarter.
+const ROUGH_STEPS: usize = 3;
+
+/// The same for α < 2, at most, and a residual after which the next step leaves no more than rough powers tell.
+const SMOOTH_ROUGH_STEPS: usize = 6;
+const ROUGHLY: f32 = 0.12;
 
 /// A residual from which on, for α > 2, the mean of `u` by its slopes, `f/g`, is the better `y`: the step is Newton's on
 /// the norm.
@@ -58,6 +55,9 @@ struct Sums<V> {
     least: V,
 }
 
+/// A residual that the step after it reduces to what the pass that writes the row can mend.
+const MENDED: f32 = 0.02;
+
 /// Adds to a sum; what it loses goes into the next term. A lane that has no term is left as it is: how many slots
 /// there are behind the last candidate of a row depends on its neighbours.
 ///
@@ -72,7 +72,103 @@ pub(super) unsafe fn carry<V: Vector>(sum: V, lost: V, term: V) -> (V, V) {
     (total.select(is_term, sum), next.sub(total.sub(sum)).select(is_term, lost))
 }
 
+/// What steps go by.
+#[derive(Clone, Copy)]
+pub(super) struct Goal<V: Vector> {
+    pub(super) mass: f32,
+    /// Steps at most.
+    pub(super) steps: usize,
+    /// At least `u` of the largest entry.
+    pub(super) least: f32,
+    /// Lanes that step at all, and those of them that start far from the root.
+    pub(super) active: V::Mask,
+    pub(super) far: V::Mask,
+}
+
 impl Anchored {
+    /// As [`settle`](Anchored::settle), for α < 2, measured from the maximum: the sum is convex there, and an entry next
+    /// to the threshold has nothing to say.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    pub(super) unsafe fn settle_smooth<V: Vector>(
+        &self,
+        (c, slots): (*const f32, usize),
+        max: V,
+        place: &mut Place<V>,
+        goal: Goal<V>,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, mass, mut active) = (V::splat(0.0), V::splat(goal.mass), goal.active);
+            let more = f64::from(goal.mass).powf(self.delta) * (1.0 + 1e-5);
+            let (mut less, mut more) = (V::splat(goal.least), V::splat(more as f32));
+            let mut far = goal.far;
+            for _ in 0..SMOOTH_ROUGH_STEPS {
+                if V::bits(far) == 0 {
+                    break;
+                }
+                let (to, lack) = self.ahead::<V, true>((c, slots), max, place.level, mass);
+                let to = to.select(more.gt(to), more);
+                place.level = to.select(to.gt(less), less).select(far, place.level);
+                far = V::and(far, lack.max(zero.sub(lack)).gt(V::splat(ROUGHLY)));
+            }
+            for _ in 0..goal.steps {
+                let (to, lack) = self.ahead::<V, false>((c, slots), max, place.level, mass);
+                let is_below = lack.gt(zero);
+                less = place.level.select(is_below, less);
+                more = more.select(is_below, place.level);
+                let inside = V::and(to.ge(less), more.ge(to));
+                let middle = less.sqrt().mul(more.sqrt());
+                place.level = to.select(inside, middle).select(active, place.level);
+                let done = V::and(inside, V::splat(MENDED).gt(lack.max(zero.sub(lack))));
+                active = V::lanes_of(V::bits(active) & !V::bits(done));
+                if V::bits(active) == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Where the curve leads from a level of the maximum, by rough powers or by good ones: there, and what the mass lacks
+    /// here.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    unsafe fn ahead<V: Vector, const ROUGH: bool>(
+        &self,
+        (c, slots): (*const f32, usize),
+        max: V,
+        here: V,
+        mass: V,
+    ) -> (V, V) {
+        // SAFETY: every load stays within `slots` vectors.
+        unsafe {
+            let (max, level) = (Pair::twice(max), Pair::twice(here));
+            let (scale, zero, tiny) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0), Pair::<V>::splat(TINY));
+            let e = Pair::<V>::splat(self.e);
+            let (mut f, mut g, mut h) = (zero, zero, zero);
+            for k in (0..slots).step_by(2) {
+                let u = Pair::<V>::load(c.add(k * V::LANES)).sub(max).fma(scale, level);
+                let on = u.gt(zero);
+                let u = u.max(tiny);
+                let p = if ROUGH { u.rough_power(e) } else { u.power(e) }.keep(on);
+                let inverse = u.rough_inverse();
+                let slope = p.mul(inverse);
+                f = f.add(p);
+                g = g.add(slope);
+                h = slope.fma(inverse, h);
+            }
+            let ((f, f2), (g, g2), (h, h2)) = (f.halves(), g.halves(), h.halves());
+            let (lack, g, one) = (mass.sub(f.add(f2)), g.add(g2), V::splat(1.0));
+            let y = g.div(h.add(h2));
+            let x = lack.div(y.mul(g));
+            (y.fma(self.steepen(one.add(x)).sub(one), here), lack)
+        }
+    }
+
     /// Steps towards the threshold at which the entries have that mass, in the lanes that are active; of these some
     /// start `far` from it.
     ///
@@ -88,9 +184,7 @@ impl Anchored {
         (c, slots): (*const f32, usize),
         max: V,
         place: &mut Place<V>,
-        (mass, steps): (f32, usize),
-        least: f32,
-        (mut active, far): (V::Mask, V::Mask),
+        Goal { mass, steps, least, mut active, far, .. }: Goal<V>,
     ) {
         // SAFETY: as the caller vouches.
         unsafe {
@@ -105,7 +199,7 @@ impl Anchored {
             for k in 1..TERMS {
                 series[k] = series[k - 1] * (self.steep - k as f32) / (k + 1) as f32;
             }
-            for _ in 0..if V::bits(far) == 0 { 0 } else { rough_steps(self.delta) } {
+            for _ in 0..if V::bits(far) == 0 { 0 } else { ROUGH_STEPS } {
                 let sums = self.sums::<V, true>(c, slots, *place);
                 let (low, y) = self.curve(&sums, *place, V::splat(1.0));
                 let rise = self.steepen(V::splat(mass).sub(sums.f).div(y.mul(sums.g)).add(one)).sub(one);

@@ -1,0 +1,230 @@
+//! Rows of α-entmax written where they stand, and set right on the spot.
+//!
+//! The pass that writes a row sums what it writes, and for α < 2 the slopes as well. A sum that is off by little is
+//! mended without another power: `p` moves by its slope `e·p/u` times a step of the threshold. That is off by at most
+//! the step to the power `e`, next to the threshold, and by the square of the step elsewhere. A sum that is off by more
+//! takes a step of Newton on the norm, and the row is written again. What is one number a row is worked out for a group
+//! of them at once.
+
+use super::anchored::{Anchored, Place, TINY};
+use super::pair::Pair;
+use super::vector::{MAX_LANES, Vector, outlined};
+
+/// How far the sum of a row may be from 1; a long one adds its own noise.
+fn exact(d: usize) -> f32 {
+    if d < 256 { 6e-7 } else { 8e-7 }
+}
+
+/// A residual whose square is noise.
+const SMALL: f32 = 2e-4;
+
+/// A step of the threshold whose power `e` is noise.
+pub(super) fn reach(delta: f64) -> f32 {
+    2e-7f64.powf(delta) as f32
+}
+
+/// How often a row is written before another way is taken.
+const TIMES: usize = 4;
+
+/// Pairs of vectors whose terms are added before they join the others.
+const BLOCK: usize = 8;
+
+/// Rows of a group, by pointer, and what their probabilities are multiplied by.
+#[derive(Clone, Copy)]
+pub(super) struct Rows {
+    pub(super) z: *const f32,
+    pub(super) out: *mut f32,
+    pub(super) d: usize,
+    pub(super) gain: f32,
+}
+
+/// What rows were written with: `u` of the entry that each is measured from, `Σ p·u`, and a bit for every row whose sum
+/// is 1.
+#[derive(Default)]
+pub(super) struct Finished {
+    pub(super) level: [f64; MAX_LANES],
+    pub(super) pu: [f32; MAX_LANES],
+    pub(super) exact: u32,
+}
+
+/// Sums that rows have in their lanes: `Σp`, `Σ p/u` for α < 2, and `Σ p·u`.
+struct Across([[f32; MAX_LANES * MAX_LANES]; 3]);
+
+outlined! {
+    /// `gain · u^e` of the rows whose bit is set, from the places of a group.
+    ///
+    /// # Safety
+    /// Those rows are readable and writable; the CPU has the instruction set of `V`.
+    pub(super) unsafe fn finish<V>(
+        prof: Anchored,
+        rows: Rows,
+        asked: u32,
+        places: ([f32; MAX_LANES], [f32; MAX_LANES]),
+    ) -> Finished => finish_any
+}
+
+/// # Safety
+/// As [`finish`].
+#[inline(always)]
+unsafe fn finish_any<V: Vector>(
+    prof: Anchored,
+    rows: Rows,
+    asked: u32,
+    (from, level): ([f32; MAX_LANES], [f32; MAX_LANES]),
+) -> Finished {
+    let mut across = Across([[0.0; MAX_LANES * MAX_LANES]; 3]);
+    let (mut levels, mut shifts) = (level, [0.0f32; MAX_LANES]);
+    let mut done = Finished { level: level.map(f64::from), pu: [0.0; MAX_LANES], exact: 0 };
+    let mut todo = asked;
+    // SAFETY: as the caller vouches; the arrays hold `LANES` vectors.
+    unsafe {
+        let (one, e) = (V::splat(1.0), V::splat(prof.e));
+        for _ in 0..TIMES {
+            for r in (0..V::LANES).filter(|r| todo >> r & 1 == 1) {
+                let sums = rows.write::<V>(&prof, r, (from[r], levels[r]));
+                for (to, sum) in across.0.iter_mut().zip(sums) {
+                    sum.store(to.as_mut_ptr().add(r * V::LANES));
+                }
+            }
+            let [total, slope, pu] = [0, 1, 2].map(|k| across.0[k].as_ptr());
+            let (total, slope, pu) = (V::row_sums(total), V::row_sums(slope), V::row_sums(pu));
+            pu.store(done.pu.as_mut_ptr());
+            let (step, near, exact) = shift(&prof, rows.d, total, slope);
+            (done.exact, todo) = (done.exact | exact & todo, todo & !exact);
+            if todo == 0 || prof.delta >= 1.0 {
+                break;
+            }
+            let near = near & todo;
+            step.mul(e).store(shifts.as_mut_ptr());
+            for r in (0..V::LANES).filter(|r| near >> r & 1 == 1) {
+                rows.mend::<V>(&prof, r, (from[r], levels[r]), shifts[r]);
+                done.level[r] = f64::from(levels[r]) + f64::from(shifts[r]) * prof.delta;
+                done.pu[r] += shifts[r] * (1.0 + prof.steep);
+            }
+            (done.exact, todo) = (done.exact | near, todo & !near);
+            if todo == 0 {
+                break;
+            }
+            let norm = one.div(prof.steepen(total).max(V::splat(TINY))).sub(one);
+            let to = total.mul(norm).div(slope).add(V::load(levels.as_ptr()));
+            to.store(levels.as_mut_ptr());
+            (0..MAX_LANES).filter(|r| todo >> r & 1 == 1).for_each(|r| done.level[r] = f64::from(levels[r]));
+        }
+    }
+    done
+}
+
+/// The step of the threshold that makes up for what `Σp` lacks, given `Σ p/u`; a bit for every row that it mends, and for
+/// every row that lacks nothing.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn shift<V: Vector>(prof: &Anchored, d: usize, total: V, slope: V) -> (V, u32, u32) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        let lack = one.sub(total);
+        let size = lack.max(zero.sub(lack));
+        let exact = V::bits(V::splat(exact(d)).ge(size));
+        let step = lack.div(slope.mul(V::splat(prof.e)));
+        let near = V::and(V::splat(SMALL).ge(size), V::splat(prof.reach).ge(step.max(zero.sub(step))));
+        let near = if prof.delta < 1.0 { V::bits(near) & !exact } else { 0 };
+        (step, near, exact)
+    }
+}
+
+impl Rows {
+    /// Writes row `r`; returns its sums, by lanes.
+    ///
+    /// # Safety
+    /// As [`finish`].
+    #[inline(always)]
+    unsafe fn write<V: Vector>(&self, prof: &Anchored, r: usize, (from, level): (f32, f32)) -> [V; 3] {
+        // SAFETY: every access stays within the row.
+        unsafe {
+            let (z, out, d) = (self.z.add(r * self.d), self.out.add(r * self.d), self.d);
+            let place = Place { from: Pair::<V>::splat(from), level: Pair::<V>::splat(level) };
+            let (gain, zero, lanes) = (Pair::<V>::splat(self.gain), Pair::<V>::splat(0.0), Pair::<V>::LANES);
+            let mut all = [zero; 3];
+            let mut i = 0;
+            while i < d {
+                let mut part = [zero; 3];
+                let end = d.min(i + BLOCK * lanes);
+                while i + lanes <= end {
+                    let p = prof.weigh(Pair::load(z.add(i)), place, &mut part);
+                    p.mul(gain).store(out.add(i));
+                    i += lanes;
+                }
+                if i < end {
+                    let z = Pair::load_first(z.add(i), end - i, f32::NEG_INFINITY);
+                    prof.weigh(z, place, &mut part).mul(gain).store_first(out.add(i), end - i);
+                    i = end;
+                }
+                all = [all[0].add(part[0]), all[1].add(part[1]), all[2].add(part[2])];
+            }
+            let ((a, b), (c, d), (e, f)) = (all[0].halves(), all[1].halves(), all[2].halves());
+            [a.add(b), c.add(d), e.add(f)]
+        }
+    }
+
+    /// Multiplies what was written of row `r` by `1 + shift/u`.
+    ///
+    /// # Safety
+    /// As [`finish`].
+    #[inline(always)]
+    unsafe fn mend<V: Vector>(&self, prof: &Anchored, r: usize, (from, level): (f32, f32), shift: f32) {
+        // SAFETY: every access stays within the row.
+        unsafe {
+            let (z, out, d) = (self.z.add(r * self.d), self.out.add(r * self.d), self.d);
+            let place = Place { from: V::splat(from), level: V::splat(level) };
+            let shift = V::splat(shift);
+            let mut i = 0;
+            while i + V::LANES <= d {
+                let factor = prof.factor(V::load(z.add(i)), place, shift);
+                V::load(out.add(i)).mul(factor).store(out.add(i));
+                i += V::LANES;
+            }
+            if i < d {
+                let factor = prof.factor(V::load_first(z.add(i), d - i, f32::NEG_INFINITY), place, shift);
+                V::load_first(out.add(i), d - i, 0.0).mul(factor).store_first(out.add(i), d - i);
+            }
+        }
+    }
+}
+
+impl Anchored {
+    /// `u^e` of a vector, and its terms to the sums.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn weigh<V: Vector>(&self, z: V, place: Place<V>, sums: &mut [V; 3]) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let u = z.sub(place.from).fma(V::splat(self.scale), place.level);
+            let on = u.gt(V::splat(0.0));
+            let u = u.max(V::splat(TINY));
+            let p = self.power(u).keep(on);
+            sums[0] = sums[0].add(p);
+            if self.delta < 1.0 {
+                sums[1] = p.fma(u.rough_inverse(), sums[1]);
+            }
+            sums[2] = p.fma(u, sums[2]);
+            p
+        }
+    }
+
+    /// `1 + shift/u`, at least 0.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn factor<V: Vector>(&self, z: V, place: Place<V>, shift: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let u = z.sub(place.from).fma(V::splat(self.scale), place.level).max(V::splat(TINY));
+            u.rough_inverse().fma(shift, V::splat(1.0)).max(V::splat(0.0))
+        }
+    }
+}

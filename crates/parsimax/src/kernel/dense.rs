@@ -24,6 +24,9 @@ const LONG: usize = 4 * SAMPLE;
 /// Lists at least this many vectors long are worth rough powers first.
 const SHORT: usize = 8;
 
+/// Entries of a row that are looked at together.
+const CHUNK: usize = 512;
+
 /// Passes before the slower, safer way is taken.
 const PASSES: usize = 10;
 
@@ -115,29 +118,34 @@ unsafe fn three_sums_any<V: Vector, P: Profile, const READY: bool>(
 ) -> (f64, f64, f64) {
     // SAFETY: every load stays within `len` floats.
     unsafe {
-        let at = At::new(tau);
-        let (max, scale, zero) = (Pair::<V>::splat(frame.max), Pair::<V>::splat(frame.scale), Pair::<V>::splat(0.0));
+        let (at, lanes) = (At::new(tau), Pair::<V>::LANES);
+        let (cut, none, zero) = (At::new(tau), V::splat(f32::NEG_INFINITY), Pair::<V>::splat(0.0));
+        let (max, scale) = (V::splat(frame.max), V::splat(frame.scale));
+        let mut list = std::mem::MaybeUninit::<[f32; CHUNK + 4 * MAX_LANES]>::uninit();
+        let list = list.as_mut_ptr().cast::<f32>();
         let mut wide = [Pair::<V>::wide_zero(); 3];
-        let lanes = Pair::<V>::LANES;
-        let mut i = 0;
-        while i < len {
-            let (mut f, mut g, mut h) = (zero, zero, zero);
-            let end = len.min(i + lanes * BLOCK);
+        for first in (0..len).step_by(CHUNK) {
+            // Entries that have no part in the sums cost more in powers than in being left out.
+            let (mut i, mut n, end) = (first, 0, len.min(first + CHUNK));
             while i < end {
-                let n = (end - i).min(lanes);
-                let x = if n == lanes {
-                    Pair::<V>::load(z.add(i))
-                } else {
-                    Pair::<V>::load_first(z.add(i), n, f32::NEG_INFINITY)
-                };
-                let (u, p) = prof.prob(if READY { x } else { x.sub(max).mul(scale) }, &at);
+                let here = (end - i).min(V::LANES);
+                let x =
+                    if here == V::LANES { V::load(z.add(i)) } else { V::load_first(z.add(i), here, f32::NEG_INFINITY) };
+                let x = if READY { x } else { x.sub(max).mul(scale) };
+                n += x.compress(cut.is_above(x), list.add(n));
+                i += here;
+            }
+            none.store(list.add(n));
+            none.store(list.add(n + V::LANES));
+            let (mut f, mut g, mut h) = (zero, zero, zero);
+            for k in (0..n).step_by(lanes) {
+                let (u, p) = prof.prob(Pair::<V>::load(list.add(k)), &at);
                 // Where `p` vanished its quotients do as well.
                 let inverse = u.rough_inverse().keep(p.gt(zero));
                 let slope = p.mul(inverse);
                 f = f.add(p);
                 g = g.add(slope);
                 h = slope.fma(inverse, h);
-                i += n;
             }
             wide = [Pair::<V>::wide_add(wide[0], f), Pair::<V>::wide_add(wide[1], g), Pair::<V>::wide_add(wide[2], h)];
         }
@@ -221,7 +229,7 @@ unsafe fn is_even<V: Vector>(z: *const f32, d: usize, max: f32) -> bool {
 }
 
 outlined! {
-    /// How many entries of a row there are, if all of them equal its maximum or are masked.
+    /// How many entries of a row there are, if all of them equal one score or are masked.
     ///
     /// # Safety
     /// As [`write`].

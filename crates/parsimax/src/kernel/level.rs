@@ -34,22 +34,22 @@ pub(super) unsafe fn least<V: Vector>((c, slots): (*const f32, usize)) -> V {
     }
 }
 
-/// How many entries of a row there are, if all of them equal its maximum or are masked.
+/// How many entries of a row there are, if all of them equal one score or are masked.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn equals<V: Vector>((z, d): (*const f32, usize), max: f32) -> Option<usize> {
+pub(super) unsafe fn equals<V: Vector>((z, d): (*const f32, usize), score: f32) -> Option<usize> {
     // SAFETY: every load stays within `d` floats.
     unsafe {
-        let (max, none, mut n) = (V::splat(max), V::splat(f32::NEG_INFINITY), 0);
+        let (score, none, mut n) = (V::splat(score), V::splat(f32::NEG_INFINITY), 0);
         for i in (0..d).step_by(V::LANES) {
             let z = V::load_first(z.add(i), (d - i).min(V::LANES), f32::NEG_INFINITY);
-            let (top, masked) = (V::bits(z.ge(max)), V::bits(none.ge(z)));
-            if top | masked != (((1u64 << V::LANES) - 1) as u32) {
+            let (same, masked) = (V::bits(V::and(z.ge(score), score.ge(z))), V::bits(none.ge(z)));
+            if same | masked != (((1u64 << V::LANES) - 1) as u32) {
                 return None;
             }
-            n += top.count_ones() as usize;
+            n += same.count_ones() as usize;
         }
         Some(n)
     }

@@ -97,7 +97,8 @@ unsafe fn sort<V: Vector>(x: *mut f32, n: usize) {
         while k > 0 {
             for first in (k % p..n - k).step_by(2 * k) {
                 for i in first..(first + k).min(n - k) {
-                    if i / (2 * p) == (i + k) / (2 * p) {
+                    // Both in one run of `2p`, a power of two.
+                    if (i ^ (i + k)) < 2 * p {
                         // SAFETY: `i + k < n`.
                         unsafe {
                             let (a, b) = (x.add(i * V::LANES), x.add((i + k) * V::LANES));

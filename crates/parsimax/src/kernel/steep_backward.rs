@@ -3,6 +3,7 @@
 
 use super::Backward;
 use super::expo::{exp2_nonpos, log2};
+use super::level::equals;
 use super::scan::support;
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 
@@ -100,8 +101,18 @@ const MOST: f64 = 1e150;
 pub(super) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
     let (d, delta, scale) = (job.d, alpha - 1.0, f64::from(job.scale));
     let mut on = Vec::new();
+    let shared = (scale * (d as f64).powf(delta - 1.0)).min(1e38) as f32;
     for (r, slope) in dalpha.iter_mut().enumerate() {
         let at = r * d..(r + 1) * d;
+        {
+            let (p, v, out) = (&job.p[at.clone()], &job.v[at.clone()], &mut job.out[at.clone()]);
+            let row = Even { z: z[at.clone()].as_ptr(), p: p.as_ptr(), v: v.as_ptr(), out: out.as_mut_ptr(), d };
+            // SAFETY: the slices hold `d` floats; the caller vouches for the instruction set.
+            if unsafe { even::<V>(row, shared) } {
+                *slope = 0.0;
+                continue;
+            }
+        }
         let (list, index) = job.scratch.lists(d + 2 * MAX_LANES);
         let (p, v, z, out) = (&job.p[at.clone()], &job.v[at.clone()], &z[at.clone()], &mut job.out[at]);
         // SAFETY: the lists have room for a row and two vectors; the caller vouches for the rest.
@@ -122,6 +133,51 @@ pub(super) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
         }
         refine(delta, own, &mut on);
         *slope = slope_above(delta, scale, &mut on, support, v, out);
+    }
+}
+
+/// A row, by pointer.
+#[derive(Clone, Copy)]
+struct Even {
+    z: *const f32,
+    p: *const f32,
+    v: *const f32,
+    out: *mut f32,
+    d: usize,
+}
+
+outlined! {
+    /// `gain · (v − mean)` into `out`, if all scores of a row are equal and all of them are in the support.
+    ///
+    /// # Safety
+    /// The pointers are readable, `out` writable, for `d` floats; the CPU has the instruction set of `V`.
+    unsafe fn even<V>(row: Even, gain: f32) -> bool => even_any
+}
+
+/// # Safety
+/// As [`even`].
+#[inline(always)]
+unsafe fn even_any<V: Vector>(row: Even, gain: f32) -> bool {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let d = row.d;
+        if equals::<V>((row.z, d), *row.z) != Some(d) || equals::<V>((row.p, d), *row.p) != Some(d) || *row.p <= 0.0 {
+            return false;
+        }
+        // Measured from one of them, so that a constant in v takes no digits.
+        let (from, gain, mut sum) = (V::splat(*row.v), V::splat(gain), V::wide_zero());
+        for i in (0..d).step_by(V::LANES) {
+            let n = (d - i).min(V::LANES);
+            let is_here = V::lanes_of(((1u64 << n) - 1) as u32);
+            sum = V::wide_add(sum, read::<V>(row.v.add(i), n).sub(from).keep(is_here));
+        }
+        let mean = V::splat((V::wide_total(sum) / d as f64) as f32);
+        for i in (0..d).step_by(V::LANES) {
+            let n = (d - i).min(V::LANES);
+            let v = read::<V>(row.v.add(i), n).sub(from).sub(mean);
+            write(v.mul(gain), row.out.add(i), n);
+        }
+        true
     }
 }
 

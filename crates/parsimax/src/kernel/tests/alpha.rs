@@ -65,6 +65,47 @@ fn ties_gaps_and_magnitudes() {
 }
 
 #[test]
+fn equal_rows_share_and_rows_with_equal_maxima_do_not() {
+    for alpha in [1.3, 1.75, 2.2, 3.0, 6.0] {
+        for d in [33, 64, 100, 300, 4096, 5000] {
+            let masked: Vec<f32> = (0..d).map(|i| if i % 3 == 1 { f32::NEG_INFINITY } else { 0.7 }).collect();
+            // Every maximum of a part is the same, but not every entry.
+            let mut notched = vec![0.7; d];
+            notched[d / 3] = 0.7 - 1e-3;
+            for z in [vec![0.7; d], masked, notched] {
+                for level in available() {
+                    let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                    check(&p, &reference(Map::Entmax(alpha), &z, 1.0), &format!("{level:?} α={alpha} d={d}"));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_gradient_of_equal_rows_is_a_difference_from_the_mean() {
+    let mut rng = fastrand::Rng::with_seed(27);
+    for alpha in [2.2, 3.0, 4.0] {
+        for d in [1, 5, 64, 700] {
+            let (z, p, v) = (vec![0.3; d], vec![1.0 / d as f32; d], normals(&mut rng, d, 1.0));
+            let mean = v.iter().map(|v| f64::from(*v)).sum::<f64>() / d as f64;
+            let gain = (d as f64).powf(alpha - 2.0);
+            for level in available() {
+                let (out, da) = gradient(level, alpha, (&z, &p), &v, d);
+                assert_eq!(da, [0.0]);
+                for (out, v) in out.iter().zip(&v) {
+                    let want = gain * (f64::from(*v) - mean);
+                    assert!(
+                        (f64::from(*out) - want).abs() < 1e-6 * gain,
+                        "{level:?} α={alpha} d={d}: {out} for {want}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn nearly_equal_rows() {
     let mut rng = fastrand::Rng::with_seed(26);
     for alpha in [1.3, 1.6, 1.75, 1.95, 2.2, 3.0, 4.0] {

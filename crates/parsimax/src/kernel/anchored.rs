@@ -12,8 +12,8 @@
 //!
 //! **The proof.** Not all on the way is a bound: in wide rows the entries that are kept come from steps towards
 //! the root for the maxima of parts, and the last step is not looked at again. But the pass that writes the row sums
-//! what it writes, over all entries, and every probability is off by at most as much as the sum. A row
-//! that fails is solved by itself, in f64 ([`alone`]).
+//! what it writes, over all entries, and every probability is off by at most as much as the sum. A row that lacks little
+//! is mended (`finish.rs`); one that fails is solved by itself, in f64 ([`alone`]).
 
 use super::alpha::alone;
 use super::direct::two_maxima;

@@ -2,10 +2,10 @@
 //!
 //! A power costs as much as reading the entry ten times, so what counts is how often the
 //! whole row is evaluated. The root for a sample of the row, with as small a share of the
-//! mass, is within a few percent; from there Newton needs two passes. A third that only
-//! confirms them is left out: how much residual a step leaves is known from the step before.
+//! mass, is within a few percent; from there steps of the third order need two passes. One more
+//! that only confirms them is left out: how much residual a step leaves is known from the step before.
 //!
-//! The sample is solved by the same code as any list. With `p = u^{1/δ}` a share `1/s` of the
+//! The sample is solved by the same code as any list, by rough powers for a start. With `p = u^{1/δ}` a share `1/s` of the
 //! mass is `Σ (s^δ u)^{1/δ} = 1`: the entries are multiplied by `s^δ`, and so is τ.
 
 use super::alpha::{Above, Below};

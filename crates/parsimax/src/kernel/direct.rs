@@ -15,11 +15,11 @@
 
 use super::group::{Block, Excess, Group, Rows};
 use super::profile::{Direct, Tau};
-use super::refine::{first_guess, refine};
+use super::refine::{first_guesses, refine};
 use super::scan::lane_maxima;
 use super::solve::Frame;
 use super::sweep::LARGE;
-use super::vector::{Vector, outlined};
+use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
 use super::{Forward, Status, long, picked, ranked, short};
 
@@ -136,8 +136,14 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
     // SAFETY: rows and buffers are in bounds as the caller vouches.
     unsafe {
         let groups = &mut (&mut *groups)[..rows.rows.div_ceil(V::LANES)];
+        let mut gaps = [Block::uninit(); 2 * GROUPS];
+        let (gaps, size) = (gaps.as_mut_ptr().cast::<f32>(), 2 * V::LANES * V::LANES);
         for (g, group) in groups.iter_mut().enumerate() {
-            survey::<V, P>(prof, rows.from(g * V::LANES), group);
+            survey::<V, P>(prof, rows.from(g * V::LANES), group, gaps.add(g * size));
+        }
+        first_guesses::<V, P>(prof, rows, groups, gaps, tops::<V, P>(rows.d));
+        for (g, group) in groups.iter_mut().enumerate().filter(|_| rows.d >= WIDE) {
+            group.few &= few::<V>(gaps.add(g * size), V::splat(0.0).sub(group.below(V::splat(rows.scale))));
         }
         let (mut unfit, mut late, mut most) = (0, 0, 0);
         for (g, group) in groups.iter_mut().enumerate() {
@@ -197,47 +203,57 @@ fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
     }
 }
 
-/// Maxima of the first `LANES` rows, and the thresholds of the largest entries of their lanes.
+/// How many vectors of maxima a group has to begin with: of eight lanes, two vectors tell more.
+fn tops<V: Vector, P: Direct>(d: usize) -> usize {
+    if V::LANES < MAX_LANES && !by_order::<P>(d) { 2 * V::LANES } else { V::LANES }
+}
+
+/// Maxima of the first `LANES` rows, the distances of the largest entries of their lanes from them, into `gaps`, and what
+/// the order of those tells.
 ///
 /// # Safety
-/// The rows are readable; the CPU has the instruction set.
+/// The rows are readable, `gaps` is writable for `2·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group) {
+unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, gaps: *mut f32) {
     // SAFETY: as the caller vouches; the blocks hold two vectors for each lane.
     unsafe {
         let (zero, none, scale) = (V::splat(0.0), V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
-        let (mut largest, mut gaps) = ([Block::uninit(); 2], [Block::uninit(); 2]);
-        let (largest, gaps) = (largest.as_mut_ptr().cast::<f32>(), gaps.as_mut_ptr().cast::<f32>());
+        let mut largest = [Block::uninit(); 2];
+        let largest = largest.as_mut_ptr().cast::<f32>();
         let (size, here) = (V::LANES * V::LANES, rows.rows.min(V::LANES));
-        group.bad = 0;
-        let mut crowded = 0u32;
+        let (tops, by_order) = (tops::<V, P>(rows.d), by_order::<P>(rows.d));
+        let (mut bad, mut crowded) = (0u32, 0u32);
         for r in 0..V::LANES {
-            let mut two = [none; 2];
+            let (mut two, mut nan) = ([none; 2], false);
             if r < here {
-                let (z, nan) = (rows.z.add(r * rows.d), &mut group.bad);
-                let is_nan;
+                let z = rows.z.add(r * rows.d);
                 if rows.d > short::SHORT && is_crowded::<V>(z, rows.d, rows.scale) {
                     crowded |= 1 << r;
-                    is_nan = false;
-                } else if by_order::<P>(rows.d) {
-                    (two, is_nan) = ranked::two_largest::<V>(z, rows.d);
+                } else if by_order {
+                    (two, nan) = ranked::two_largest::<V>(z, rows.d);
+                } else if tops == V::LANES {
+                    (two[0], nan) = lane_maxima::<V>(z, rows.d);
                 } else {
-                    (two[0], is_nan) = lane_maxima::<V>(z, rows.d);
+                    (two, nan) = two_maxima::<V>(z, rows.d);
                 }
-                *nan |= u32::from(is_nan) << r;
+                bad |= u32::from(nan) << r;
             }
             two[0].store(largest.add(r * V::LANES));
-            if by_order::<P>(rows.d) {
+            if by_order || tops > V::LANES {
                 two[1].store(largest.add(size + r * V::LANES));
             }
         }
-        V::transpose(largest, V::LANES, gaps);
+        for at in (0..tops / V::LANES).map(|part| part * size) {
+            V::transpose(largest.add(at), V::LANES, gaps.add(at));
+        }
         let mut max = [V::load(gaps), V::load(gaps.add(V::LANES))];
-        for j in 2..V::LANES {
-            max[j % 2] = V::load(gaps.add(j * V::LANES)).max(max[j % 2]);
+        for k in (2..tops).step_by(2) {
+            for j in 0..2 {
+                max[j] = V::load(gaps.add((k + j) * V::LANES)).max(max[j]);
+            }
         }
         let max = max[0].max(max[1]);
-        group.bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
+        group.bad = bad | V::bits(max.ge(V::splat(f32::INFINITY)));
         group.empty = V::bits(none.ge(max)) & !crowded;
         group.alone = crowded | V::bits(max.max(zero.sub(max)).mul(scale).ge(V::splat(LARGE)));
         group.active = !(group.bad | group.empty | group.alone) & ((1u64 << here) - 1) as u32;
@@ -245,36 +261,22 @@ unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group) {
         let max = max.select(max.gt(none), zero);
         max.store(group.max.as_mut_ptr());
         V::splat(f32::INFINITY).store(group.before.as_mut_ptr());
-        for j in 0..V::LANES {
-            let gap = gaps.add(j * V::LANES);
+        for gap in (0..tops).map(|j| gaps.add(j * V::LANES)) {
             max.sub(V::load(gap)).mul(scale).store(gap);
         }
-        let one = V::splat(rows.one);
-        let dense = group.active & if by_order::<P>(rows.d) { dense::<V>(gaps) } else { u32::MAX };
-        (group.ordered, group.far) = (group.active & !dense, false);
-        let (mut hi, mut lo, mut guessed) = (zero, zero, 0);
+        group.dense = group.active & if by_order { dense::<V>(gaps) } else { u32::MAX };
+        (group.ordered, group.few, group.far) = (group.active & !group.dense, group.active, false);
         if group.ordered != 0 {
             V::transpose(largest.add(size), V::LANES, gaps.add(size));
-            for j in V::LANES..2 * V::LANES {
-                let gap = gaps.add(j * V::LANES);
+            for gap in (V::LANES..2 * V::LANES).map(|j| gaps.add(j * V::LANES)) {
                 max.sub(V::load(gap)).mul(scale).store(gap);
             }
-            let ranked = ranked::solve::<V, P>(prof, gaps, one);
+            let ranked = ranked::solve::<V, P>(prof, gaps, V::splat(rows.one));
             ranked.count.store(group.count.as_mut_ptr());
             // With many of them in the support, there are others.
             group.ordered &= V::bits(V::splat(P::ORDERED).gt(ranked.count));
-            (hi, lo) = (ranked.hi, ranked.lo);
+            group.put_below(ranked.hi, ranked.lo, scale);
         }
-        if dense != 0 {
-            let (guess, is_far) = first_guess::<V, P>(prof, gaps, rows.d, one);
-            let is_dense = V::lanes_of(dense);
-            (hi, lo) = (guess.select(is_dense, hi), zero.select(is_dense, lo));
-            guessed = dense & is_far;
-            group.far = guessed != 0;
-        }
-        // A list needs a bound, which a guess is not.
-        group.few = if rows.d >= WIDE { few::<V>(gaps, zero.sub(hi)) & !guessed } else { 0 };
-        group.put_below(hi, lo, scale);
     }
 }
 

@@ -21,6 +21,8 @@ pub(super) struct Group {
     /// Rows that may have few candidates, and rows whose order was looked at.
     pub(super) few: u32,
     pub(super) ordered: u32,
+    /// Rows that are guessed at, because order tells nothing of them.
+    pub(super) dense: u32,
     /// Whether a row is so far from its root that writing it would be in vain.
     pub(super) far: bool,
     pub(super) max: [f32; MAX_LANES],
@@ -43,6 +45,7 @@ impl Group {
         active: 0,
         few: 0,
         ordered: 0,
+        dense: 0,
         far: false,
         max: [0.0; MAX_LANES],
         hi: [-1.0; MAX_LANES],
@@ -153,17 +156,17 @@ impl<V: Vector> Excess<V> {
     /// At `hi` alone.
     #[inline(always)]
     pub(super) fn rough(&self, z: V) -> V {
-        self.from_hi(z).positive()
+        self.above_hi(z).positive()
     }
 
     /// At `hi + lo`.
     #[inline(always)]
     pub(super) fn of(&self, z: V) -> V {
-        self.from_hi(z).fma(self.one, self.lo).positive()
+        self.above_hi(z).fma(self.one, self.lo).positive()
     }
 
     #[inline(always)]
-    fn from_hi(&self, z: V) -> V {
+    fn above_hi(&self, z: V) -> V {
         if V::FUSED { z.fma(self.scale, self.hi) } else { z.add(self.max).mul(self.scale).add(self.hi) }
     }
 }

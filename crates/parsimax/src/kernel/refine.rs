@@ -12,44 +12,66 @@ use super::vector::Vector;
 /// A sum of terms beyond which the next step hardly finds the root.
 const FAR: f32 = 1.25;
 
-/// A guess of τ, measured from the maximum, for rows with many entries in the support, of most of which nothing is
-/// known: Newton steps on the largest entry of every lane.
+/// Guesses at τ for the dense rows of some groups, of whose entries little is known: Newton steps on `tops` vectors of
+/// maxima a group, of all groups in turn.
 ///
-/// For sparsemax it goes on from there in the rows where most are in the support: one bit each. If every one of those
-/// `slope` entries stood for κ entries, τ would be larger by `(1 − 1/κ)/slope`. What they have in the mean, `1/slope`, against how far the largest
-/// is above their mean tells how dense the row is; on normal scores the κ below saves two of five passes. A guess may be
-/// on either side of τ: from the right, the next step goes to the left.
+/// For sparsemax they go on from there in the rows where most maxima are in the support. If every one of those `slope`
+/// entries stood for κ entries, τ would be larger by `(1 − 1/κ)/slope`. What they have in the mean, `1/slope`, against
+/// how far the largest is above their mean tells how dense the row is; on normal scores the κ below saves two of five
+/// passes. A guess may be on either side of τ: from the right, the next step goes to the left.
 ///
 /// # Safety
-/// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
+/// `gaps` is readable for `2·LANES` vectors a group, the first `tops` of them written; the CPU has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn first_guess<V: Vector, P: Direct>(prof: P, gaps: *const f32, d: usize, one: V) -> (V, u32) {
+pub(super) unsafe fn first_guesses<V: Vector, P: Direct>(
+    prof: P,
+    rows: Rows,
+    groups: &mut [Group],
+    gaps: *const f32,
+    tops: usize,
+) {
     // SAFETY: the caller vouches for the instruction set and the vectors.
     unsafe {
-        let zero = V::splat(0.0);
-        let back = zero.sub(one);
-        let (mut t, mut slope) = (V::splat(1.0), V::splat(1.0));
+        let (zero, one) = (V::splat(0.0), V::splat(1.0));
+        let (times, back) = (V::splat(rows.one), V::splat(-rows.one));
+        let (mut t, mut slope) = ([one; GROUPS], [one; GROUPS]);
         for _ in 0..if P::LOOKS_TWICE { 3 } else { 2 } {
-            let (mut f, mut g) = ([zero; 4], [zero; 4]);
-            for k in (0..V::LANES).step_by(4) {
-                for j in 0..4 {
-                    let u = V::load(gaps.add((k + j) * V::LANES)).fma(back, t).positive();
-                    (f[j], g[j]) = prof.gather(u, f[j], g[j], one);
+            for g in (0..groups.len()).filter(|g| groups[*g].dense != 0) {
+                let gaps = gaps.add(2 * g * V::LANES * V::LANES);
+                let (mut f, mut s) = ([zero; 4], [zero; 4]);
+                for k in (0..tops).step_by(4) {
+                    for j in 0..4 {
+                        let u = V::load(gaps.add((k + j) * V::LANES)).fma(back, t[g]).positive();
+                        (f[j], s[j]) = prof.gather(u, f[j], s[j], times);
+                    }
+                }
+                slope[g] = s[0].add(s[1]).add(s[2].add(s[3]));
+                t[g] = t[g].sub(prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope[g]));
+            }
+        }
+        for (g, group) in groups.iter_mut().enumerate().filter(|(_, group)| group.dense != 0) {
+            let mut guess = zero.sub(t[g]);
+            if P::LOOKS_TWICE {
+                let most = slope[g].gt(V::splat(0.5 * tops as f32));
+                let guessed = group.dense & V::bits(most);
+                group.far = guessed != 0;
+                if group.far {
+                    let spread = t[g].fma(slope[g], V::splat(-1.0)).max(V::splat(1e-3));
+                    // No more than half of what each stands for.
+                    let half = (rows.d as f32 / (2 * tops) as f32).max(1.5);
+                    let kept = V::splat(0.43).div(spread).add(V::splat(1.2));
+                    let share = V::splat(1.0 / half).max(one.div(kept));
+                    guess = one.sub(share).div(slope[g]).keep(most).add(guess);
+                    // A list needs a bound, which this is not.
+                    group.few &= !guessed;
                 }
             }
-            slope = g[0].add(g[1]).add(g[2].add(g[3]));
-            t = t.sub(prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope));
+            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+            group.put_below(guess, zero, V::splat(rows.scale));
+            let (is_dense, now) = (V::lanes_of(group.dense), V::load(group.hi.as_ptr()));
+            now.select(is_dense, hi).store(group.hi.as_mut_ptr());
+            V::load(group.lo.as_ptr()).select(is_dense, lo).store(group.lo.as_mut_ptr());
         }
-        if !P::LOOKS_TWICE {
-            return (zero.sub(t), 0);
-        }
-        let most = slope.gt(V::splat(0.5 * V::LANES as f32));
-        let spread = t.fma(slope, V::splat(-1.0)).max(V::splat(1e-3));
-        // No more than half of what each stands for.
-        let half = (d as f32 / (2 * V::LANES) as f32).max(1.5);
-        let kept = V::splat(0.43).div(spread).add(V::splat(1.2));
-        let share = V::splat(1.0 / half).max(V::splat(1.0).div(kept));
-        (V::splat(1.0).sub(share).div(slope).keep(most).sub(t), V::bits(most))
     }
 }
 

@@ -18,13 +18,14 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
-//! | `anchored.rs`, `settle.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
-//! | `structured.rs`, `fused.rs`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups |
-//! | `oscar.rs` | oscarmax |
+//! | `structured.rs`, `fused.rs`, `fused/`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups; short rows in lanes |
+//! | `oscar.rs`, `oscar/` | oscarmax: few candidates in lanes, other rows by passes |
+//! | `network.rs` | which places a sorting network exchanges |
 //! | `norm.rs`, `narrow.rs` | sq-pnorm-max; narrow rows of its default in lanes |
 //! | `loss.rs` | Fenchel–Young losses with their gradient |
 //! | `attention.rs`, `product.rs` | scores, mapping and weighted values in one pass over tiles |
@@ -51,6 +52,7 @@ mod long;
 mod loss;
 pub mod matmul;
 mod narrow;
+mod network;
 mod norm;
 mod oscar;
 mod pair;

@@ -5,6 +5,7 @@
 //! and exchanging is what vectors do fastest: a network of some hundred exchanges puts the candidates of `LANES` rows in
 //! order in the time of two Newton steps, and then nothing is left to iterate.
 
+use super::network::{sort_eight, sort_sixteen};
 use super::profile::Direct;
 use super::vector::{MAX_LANES, Vector};
 
@@ -134,22 +135,16 @@ macro_rules! exchange {
     )*};
 }
 
-/// Ascending order, lane by lane: Batcher's merges of 1, 2, 4 and 8 entries.
+/// Ascending order, lane by lane.
 #[inline(always)]
 fn sort<V: Vector>(y: &mut [V; RANKS]) {
-    exchange!(y: 0 1, 2 3, 4 5, 6 7, 8 9, 10 11, 12 13, 14 15);
-    exchange!(y: 0 2, 1 3, 4 6, 5 7, 8 10, 9 11, 12 14, 13 15, 1 2, 5 6, 9 10, 13 14);
-    exchange!(y: 0 4, 1 5, 2 6, 3 7, 8 12, 9 13, 10 14, 11 15, 2 4, 3 5, 10 12, 11 13);
-    exchange!(y: 1 2, 3 4, 5 6, 9 10, 11 12, 13 14);
-    exchange!(y: 0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15, 4 8, 5 9, 6 10, 7 11);
-    exchange!(y: 2 4, 3 5, 6 8, 7 9, 10 12, 11 13, 1 2, 3 4, 5 6, 7 8, 9 10, 11 12, 13 14);
+    sort_sixteen!(exchange, y);
 }
 
 /// The same for half as many.
 #[inline(always)]
 fn sort_half<V: Vector>(y: &mut [V; RANKS / 2]) {
-    exchange!(y: 0 1, 2 3, 4 5, 6 7, 0 2, 1 3, 4 6, 5 7, 1 2, 5 6);
-    exchange!(y: 0 4, 1 5, 2 6, 3 7, 2 4, 3 5, 1 2, 3 4, 5 6);
+    sort_eight!(exchange, y);
 }
 
 /// Ascending order of what rises and then falls.

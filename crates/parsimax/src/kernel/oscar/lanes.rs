@@ -16,6 +16,7 @@
 //! **Digits.** All in f32: scores are less than 3 below the largest, `x` is right to 10⁻⁷, and so are means of it.
 //! What the sum of all lacks in the end is divided among those with mass.
 
+use crate::kernel::network::{sort_eight, sort_sixteen};
 use crate::kernel::scan::collect;
 use crate::kernel::short::lanes_of_maxima;
 use crate::kernel::vector::{MAX_LANES, Vector, outlined};
@@ -395,16 +396,12 @@ fn sort4<V: Vector>(x: &mut [V; 4]) {
 
 #[inline(always)]
 fn sort8<V: Vector>(x: &mut [V; 8]) {
-    exchange!(x: 0 1, 2 3, 4 5, 6 7, 0 2, 1 3, 4 6, 5 7, 1 2, 5 6);
-    exchange!(x: 0 4, 1 5, 2 6, 3 7, 2 4, 3 5, 1 2, 3 4, 5 6);
+    sort_eight!(exchange, x);
 }
 
 #[inline(always)]
 fn sort16<V: Vector>(x: &mut [V; 16]) {
-    exchange!(x: 0 1, 2 3, 4 5, 6 7, 8 9, 10 11, 12 13, 14 15, 0 2, 1 3, 4 6, 5 7, 8 10, 9 11, 12 14, 13 15);
-    exchange!(x: 1 2, 5 6, 9 10, 13 14, 0 4, 1 5, 2 6, 3 7, 8 12, 9 13, 10 14, 11 15, 2 4, 3 5, 10 12, 11 13);
-    exchange!(x: 1 2, 3 4, 5 6, 9 10, 11 12, 13 14, 0 8, 1 9, 2 10, 3 11, 4 12, 5 13, 6 14, 7 15);
-    exchange!(x: 4 8, 5 9, 6 10, 7 11, 2 4, 3 5, 6 8, 7 9, 10 12, 11 13, 1 2, 3 4, 5 6, 7 8, 9 10, 11 12, 13 14);
+    sort_sixteen!(exchange, x);
 }
 
 #[cfg(test)]

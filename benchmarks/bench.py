@@ -51,7 +51,7 @@ class Run:
     def __init__(self, options):
         self.options = options
         self.native = Native(options.native)
-        self.cells, self.repeats, self.differences, self.skipped = [], [], {}, []
+        self.cells, self.repeats, self.differences, self.skipped = [], {}, {}, []
         self.machine = machine.describe(HERE.parent)
         self.start = time.perf_counter()
 
@@ -114,7 +114,8 @@ class Run:
                 self.cells.append(cell)
             if operations.SOFTMAX_AGAIN in measured:
                 pair = (measured[operations.SOFTMAX], measured[operations.SOFTMAX_AGAIN])
-                self.repeats.append([(one.best(threads), one.spread(threads)) for one in pair])
+                repeats = self.repeats.setdefault(threads, [])
+                repeats.append([(one.best(threads), one.spread(threads)) for one in pair])
 
     def measure(self):
         quick = self.options.quick
@@ -141,7 +142,7 @@ class Run:
             "seconds": time.perf_counter() - self.start,
             "machine": self.machine,
             "skipped": self.skipped,
-            "noise": noise.assess(self.repeats),
+            "noise": {threads: noise.assess(repeats) for threads, repeats in self.repeats.items()},
             "differences": self.differences,
             "goals": goals.judge(self.cells),
             "thread_goals": goals.judge_threads(self.cells, operations.is_ours),

@@ -3,9 +3,9 @@
 A goal holds for every cell that it covers, so the worst of them decides. Times are on one thread.
 
 Some goals are below what memory allows on the machine at hand. So that nobody has to guess which, a goal names its
-floors: operations, measured beside it, that do nothing but what no algorithm avoids, the reading and writing, for a
-softmax the exponentials, for a gradient in α the logarithms. The slowest of them is the floor. A goal that is missed
-where the floor itself is above the limit counts as out of reach.
+floor: an operation, measured beside it, that does nothing but what no algorithm avoids, the reading and writing. What
+somebody else's exponential or logarithm takes is no floor: ours may be faster. A goal that is missed where the floor
+itself is above the limit counts as out of reach.
 """
 
 import math
@@ -19,8 +19,6 @@ from .operations import (
     COPY_BACKWARD,
     COPY_LOSS,
     CROSS_ENTROPY,
-    EXP,
-    LOG_BACKWARD,
     MEMCPY,
     SOFTMAX,
     SOFTMAX_BACKWARD,
@@ -41,21 +39,18 @@ class Goal:
     limit: float
     reference: str
 
-    def floors(self):
-        """Forward, scores are read and probabilities written; a softmax takes their exponentials. Backward,
-        probabilities are read and the gradient written; in a long row of few probabilities hardly anything else is, in
-        others both factors are read. A gradient in α reads the scores too, because between nearly equal entries
-        probabilities have lost the digits it needs, and holds the logarithm of every probability that is not 0. A loss
-        reads scores and writes a gradient."""
-        if self.operation.startswith("softmax"):
-            return [MEMCPY, EXP]
+    def floor(self):
+        """Forward, scores are read and probabilities written. Backward, probabilities are read and the gradient written;
+        in a long row of few probabilities hardly anything else is, in others both factors are read. A gradient in α reads
+        the scores too, because between nearly equal entries probabilities have lost the digits it needs. A loss reads
+        scores and writes a gradient."""
         if self.reference in (SOFTMAX, MEMCPY):
-            return [MEMCPY]
+            return MEMCPY
         if self.reference == SOFTMAX_BACKWARD:
             if "α-gradient" in self.operation:
-                return [ADD_THREE_BACKWARD, LOG_BACKWARD]
-            return [COPY_BACKWARD if self.d[0] >= 4096 else ADD_BACKWARD]
-        return [COPY_LOSS] if self.reference == CROSS_ENTROPY else []
+                return ADD_THREE_BACKWARD
+            return COPY_BACKWARD if self.d[0] >= 4096 else ADD_BACKWARD
+        return COPY_LOSS if self.reference == CROSS_ENTROPY else None
 
     def covers(self, cell):
         fits = re.fullmatch(self.operation, cell["operation"]) is not None
@@ -124,9 +119,8 @@ def judge(cells):
             where = {key: cell[key] for key in ("operation", "shape", "input")}
             verdict |= {"ratio": ratio, "at": where, "verdict": "met" if ratio <= goal.limit else "missed"}
             at = lambda name: times.get(_key(cell | {"operation": name}))
-            floors = [at(name) for name in goal.floors() if at(name)]
-            if floors and goal.reference != MEMCPY:
-                verdict["floor"] = max(floors) / at(goal.reference)
+            if at(goal.floor()) and goal.reference != MEMCPY:
+                verdict["floor"] = at(goal.floor()) / at(goal.reference)
                 if verdict["verdict"] == "missed" and verdict["floor"] > goal.limit:
                     verdict["verdict"] = "out of reach"
         else:

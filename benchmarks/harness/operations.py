@@ -13,11 +13,9 @@ SOFTMAX_BACKWARD = "torch softmax backward"
 CROSS_ENTROPY = "torch cross_entropy"
 ATTENTION = "torch scaled_dot_product_attention"
 MEMCPY = "memcpy"
-EXP = "torch exp"
 COPY_BACKWARD = "memcpy, in the backward's place"
 ADD_BACKWARD = "torch add, in the backward's place"
 ADD_THREE_BACKWARD = "torch addcmul, in the backward's place"
-LOG_BACKWARD = "torch log, in the backward's place"
 COPY_LOSS = "memcpy, in the loss's place"
 
 ALPHAS = (1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
@@ -34,13 +32,9 @@ def mappings(native, alphas):
 def forward(native, z, alphas, keep):
     """Π(z), dense and sparse, against torch.softmax into a given tensor."""
     out = torch.empty_like(z)
-    # PyTorch's exponential is slow where it underflows, which nothing has to be.
-    finite = z.clamp(min=-20.0)
     operations = [
         Operation(SOFTMAX, lambda: torch.softmax(z, -1, out=out)),
         Operation(MEMCPY, native.memcpy(out, z)),
-        # What a softmax cannot do without: an exponential of every score.
-        Operation(EXP, lambda: torch.exp(finite, out=out)),
     ]
     for label, mapping in mappings(native, alphas).items():
         operations.append(Operation(f"{label} forward", native.forward(native.mapping(*mapping), z, out)))
@@ -67,7 +61,6 @@ def backward(native, z, alphas, keep):
     v = torch.randn(z.shape, generator=generator).to(z.dtype)
     out = torch.empty_like(z)
     soft = torch.softmax(z, -1)
-    positive = soft.clamp(min=1e-30)
 
     def torch_backward():
         torch._softmax_backward_data(v, soft, -1, z.dtype, grad_input=out)
@@ -77,10 +70,8 @@ def backward(native, z, alphas, keep):
         # What memory alone takes: one array read and one written, or two read and one written.
         Operation(COPY_BACKWARD, native.memcpy(out, v)),
         Operation(ADD_BACKWARD, lambda: torch.add(soft, v, out=out)),
-        # And what a gradient in α cannot do without: scores, probabilities and gradient are read, and there is a
-        # logarithm for every probability of the support.
-        Operation(ADD_THREE_BACKWARD, lambda: torch.addcmul(positive, soft, v, out=out)),
-        Operation(LOG_BACKWARD, lambda: torch.log(positive, out=out)),
+        # And what a gradient in α takes, which reads scores, probabilities and gradient.
+        Operation(ADD_THREE_BACKWARD, lambda: torch.addcmul(z, soft, v, out=out)),
     ]
     for label, (name, options) in mappings(native, alphas).items():
         names = [f"{label} backward"] + [f"{label} backward with α-gradient"] * (name == "entmax")
@@ -144,7 +135,7 @@ GROUPS = {
 }
 """Group → its operations and the one that ratios are taken of."""
 
-FLOORS = {MEMCPY, EXP, COPY_BACKWARD, ADD_BACKWARD, ADD_THREE_BACKWARD, LOG_BACKWARD, COPY_LOSS}
+FLOORS = {MEMCPY, COPY_BACKWARD, ADD_BACKWARD, ADD_THREE_BACKWARD, COPY_LOSS}
 REFERENCES = {SOFTMAX, SOFTMAX_AGAIN, SOFTMAX_BACKWARD, CROSS_ENTROPY, ATTENTION} | FLOORS
 
 

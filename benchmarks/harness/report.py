@@ -22,9 +22,8 @@ def markdown(results):
         _skipped(results["skipped"]),
         _differences(results["differences"]),
         "## Goals\n\nTime as a fraction of the reference, one thread; the worst cell decides. The floor is what nothing "
-        "avoids in that cell: a copy of the scores, or of the gradient, or the sum of two arrays; for a softmax an "
-        "exponential of every score, for a gradient in α a logarithm of every probability or a sum over three arrays. A "
-        "goal whose floor is above its limit is out of reach on this machine.\n\n"
+        "avoids in that cell: a copy of the scores, or of the gradient, or the sum of two arrays, or of three for a "
+        "gradient in α. A goal whose floor is above its limit is out of reach on this machine.\n\n"
         + _goals(results),
         "## Two threads\n\nHow many times faster two threads are than one.\n\n" + _threads(results["thread_goals"]),
     ]
@@ -75,15 +74,16 @@ def _table(head, rows):
 
 def _noise(results):
     """Whether other work was going on, and what that did to the clock."""
-    noise = results["noise"]
-    if not noise:
-        return "Noise: not measured."
+    sentences = [_noise_of(int(threads), noise) for threads, noise in results["noise"].items() if noise]
+    return " ".join(sentences or ["Noise: not measured."]) + f" Load when it began: {results['machine']['load']}."
+
+
+def _noise_of(threads, noise):
     same = noise["same_against_same"]
     return (
-        f"Noise: **{noise['words']}**. torch.softmax against itself, over {noise['cells']} cells: ratio "
+        f"Noise, threads: {threads}: **{noise['words']}**. torch.softmax against itself, over {noise['cells']} cells: ratio "
         f"{same['lowest']:.2f} to {same['highest']:.2f}, nine in ten within {noise['nine_in_ten_within']:.0%} of 1; "
-        f"its median round took {noise['median_round_above_best']:.0%} longer than its best. "
-        f"Load when it began: {results['machine']['load']}."
+        f"its median round took {noise['median_round_above_best']:.0%} longer than its best."
     )
 
 

@@ -127,7 +127,8 @@ impl<'a> Plan<'a> {
         }
         // Rows that are not contiguous are computed block by block into packed memory and put in place by
         // the caller's thread.
-        let block = (BLOCK / len).clamp(1, 16 * self.chunk_rows()).next_multiple_of(self.chunk_rows());
+        let chunks = BLOCK / (self.chunk_rows() * len * size_of::<T>());
+        let block = chunks.max(1) * self.chunk_rows();
         let mut packed = vec![T::default(); block.min(count) * len];
         let mut results = Vec::new();
         for first in (0..count).step_by(block) {
@@ -162,8 +163,8 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Floats of rows that are computed before they are put in place, if they are not contiguous there.
-const BLOCK: usize = 262_144;
+/// Bytes of rows that are computed before they are put in place, if they are not contiguous there.
+const BLOCK: usize = 768 << 10;
 
 /// Chunks of an array on several threads: the caller's and those of the pool.
 #[cfg(feature = "rayon")]

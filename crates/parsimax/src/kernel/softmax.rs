@@ -226,10 +226,18 @@ unsafe fn narrow_rows_of<V: Vector, S: Survey, const N: usize>(
         // SAFETY: `here` rows from `first` on lie within the block; `across` holds a vector for each, the others a number.
         unsafe {
             let (z, out) = (block.z.add(first * d), block.out.add(first * d));
+            let none = V::splat(f32::NEG_INFINITY);
+            let mut nan = none.unordered(none);
             for r in 0..here {
-                let (row, mut most) = (z.add(r * d), V::splat(f32::NEG_INFINITY));
+                let (row, mut most, mut before) = (z.add(r * d), none, none);
                 for k in 0..N {
-                    most = part::<V, N>(row, k, last).max(most);
+                    let scores = part::<V, N>(row, k, last);
+                    most = scores.max(most);
+                    // By twos. The sum does not tell: an exponential may turn a NaN into a number, by way of its bits.
+                    if k % 2 == 1 || k + 1 == N {
+                        nan = V::or(nan, scores.unordered(before));
+                    }
+                    before = scores;
                 }
                 most.store(across.as_mut_ptr().add(r * V::LANES));
                 least[r] = survey.least::<V>(z.add(r * d), d);
@@ -247,11 +255,10 @@ unsafe fn narrow_rows_of<V: Vector, S: Survey, const N: usize>(
                 let sum = weighted_whole::<V, N>(z.add(r * d), room.add(r * wide), d, weigh);
                 sum.store(across.as_mut_ptr().add(r * V::LANES));
             }
-            // A NaN that the maximum passed over is in the sum.
             let total = V::row_sums(across.as_ptr());
             let is_near = V::and(V::splat(NEAR).gt(top), top.gt(V::splat(-NEAR)));
             let is_common = V::bits(V::and(is_near, V::splat(f32::INFINITY).gt(total)));
-            if is_common.trailing_ones() < here as u32 {
+            if is_common.trailing_ones() < here as u32 || V::bits(nan) != 0 {
                 return first;
             }
             V::splat(gain).div(total).store(by.as_mut_ptr());

@@ -273,3 +273,22 @@ fn large_scores_beside_small_ones() {
         }
     }
 }
+
+#[test]
+fn no_nan_passes_for_a_number() {
+    // Quiet and signalling ones of either sign, and payloads that reach the exponent when bits are moved there.
+    let nans = [0x7fc0_0000, 0xffc0_0000, 0x7fc0_0001, 0x7fc0_00ff, 0xffc0_0100, 0x7f80_0001, 0xff80_0001, u32::MAX];
+    let mut rng = fastrand::Rng::with_seed(92);
+    let maps = [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::EvSoftmax, Map::Entmax(1.3), Map::Entmax(3.0)];
+    for d in [1, 3, 11, 16, 33, 64, 100, 128, 140, 512, 1024, 1500, 4096, 5000] {
+        let rows = normals(&mut rng, 3 * d, 1.0);
+        for bits in nans {
+            let mut z = rows.clone();
+            z[d + rng.usize(0..d)] = f32::from_bits(bits);
+            for (map, level) in maps.into_iter().flat_map(|map| available().map(move |level| (map, level))) {
+                let (_, _, status) = run(level, map, &z, d, 0.7);
+                assert_eq!(status, [Status::Ok, Status::Bad, Status::Ok], "{level:?} {map:?} d={d} {bits:x}");
+            }
+        }
+    }
+}

@@ -77,6 +77,8 @@ def main() -> None:
         if args.save:
             torch.save(model.state_dict(), args.save)
     if world > 1:
+        # Nobody leaves while others still have to save: a connection that is closed early may abort them.
+        dist.barrier()
         dist.destroy_process_group()
 
 

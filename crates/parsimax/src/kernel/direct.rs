@@ -4,12 +4,13 @@
 //! instructions, gathering the candidates of a row of 64 costs more than it saves, and on dense rows it saves nothing. So
 //! whole rows are looked at, and what comes between two looks is done for `LANES` rows at once, one row per lane.
 //!
-//! 1. The two largest entries of every lane, and from their order the threshold that these alone have (`ranked.rs`): a
-//!    lower bound, and τ itself unless three of the support share a lane, which on scattered scores is the exception.
-//! 2. So the next look writes, and counts. A row with as many entries above the threshold as there were among the largest
-//!    ones is done: they are the same ones.
+//! 1. Of a wide row, the two largest entries of every lane, and from their order the threshold that these alone have
+//!    (`ranked.rs`): a lower bound, and τ itself unless three of the support share a lane, which on scattered scores is the
+//!    exception. Of a narrow or dense row, the largest entries, and Newton steps on them (`refine.rs`).
+//! 2. Where order has told enough, the next look writes, and counts. A row with as many entries above the threshold as
+//!    there were among the largest ones is done: they are the same ones.
 //! 3. What is left of wide rows is solved on a list, if that is short (`picked.rs`).
-//! 4. All other rows go by passes over them, put together so that no lane is idle (`refine.rs`).
+//! 4. Other rows go by passes over them, put together so that no lane is idle (`refine.rs`); the widest go to `long.rs`.
 //!
 //! What becomes of a row does not depend on its neighbours.
 
@@ -27,7 +28,7 @@ use super::{Forward, Status, long, picked, ranked, short};
 const WIDE: usize = 128;
 
 /// Widest row that is served.
-pub(super) const WIDEST: usize = 4 * picked::VECTORS;
+pub(super) const WIDEST: usize = 4096;
 
 /// Most groups of `LANES` rows that go through the steps together: what one waits for, the others
 /// fill with work.

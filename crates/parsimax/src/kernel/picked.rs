@@ -16,9 +16,6 @@ const MOST: usize = 48;
 /// Entries whose comparisons fill a word.
 const WORD: usize = 64;
 
-/// Most vectors of a row.
-pub(super) const VECTORS: usize = 1024;
-
 /// `LANES` rows: where they are, and what is known of them, one a lane.
 pub(super) struct Rows<V> {
     pub(super) z: *const f32,

@@ -15,10 +15,13 @@
 //! **In place.** A piece is handed out when every score of it has been read for the last time, so that its value
 //! may take their place (`Score`).
 //!
-//! **Memory.** None but that of the hulls: a segment or less for every score from the last bend to the farthest
-//! one that was looked at. That is as much as a stretch only where it is smooth and λ so large that nothing bends.
+//! **Memory.** None but that of the hulls, and of those no more than `KEPT` segments: what lies behind the last of them
+//! is one chord, of which nothing is known but its ends. That is enough to tell which segments a new score does away
+//! with: those that its chord to their end makes no corner with. Once the kept ones are spent, the scores below the
+//! chord are read again. Of `n` scores a stretch that is smooth over a long way may read `n/KEPT` times as many.
 
 use std::cell::Cell;
+use std::ops::Range;
 
 /// Equal neighbours: their value, and how many they are.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -29,6 +32,9 @@ pub(crate) struct Piece {
 
 /// Spent segments that a hull keeps at least.
 const SPENT: usize = 1024;
+
+/// Segments of a hull that are kept at most, of 16 bytes each.
+const KEPT: usize = 8192;
 
 /// A segment of a hull.
 #[derive(Clone, Copy, Debug)]
@@ -41,6 +47,9 @@ impl Segment {
     fn piece(self) -> Piece {
         Piece { value: self.sum / self.len as f64, len: self.len as u32 }
     }
+    fn join(self, next: Segment) -> Segment {
+        Segment { sum: self.sum + next.sum, len: self.len + next.len }
+    }
     /// Whether the slope is above the other's.
     fn exceeds(self, other: Segment) -> bool {
         self.sum * other.len as f64 > other.sum * self.len as f64
@@ -52,6 +61,8 @@ impl Segment {
 struct Hull {
     segments: Vec<Segment>,
     head: usize,
+    /// The chord of those that were not kept.
+    chord: Option<Segment>,
 }
 
 impl Hull {
@@ -59,7 +70,11 @@ impl Hull {
         self.segments[self.head]
     }
     fn is_single(&self) -> bool {
-        self.segments.len() - self.head == 1
+        self.segments.len() - self.head == 1 && self.chord.is_none()
+    }
+    /// Whether what was kept is spent.
+    fn is_lost(&self) -> bool {
+        self.segments.len() == self.head
     }
     /// Spends the first segment. Once most are spent they make room, so that a long stretch takes no more of it than
     /// its longest piece; fewer are moved then than were spent.
@@ -75,17 +90,31 @@ impl Hull {
     fn reset(&mut self) {
         self.segments.clear();
         self.head = 0;
+        self.chord = None;
     }
-    fn push(&mut self, mut next: Segment, corner: impl Fn(Segment, Segment) -> bool) {
+    /// All of them as one.
+    fn whole(&self) -> Segment {
+        self.segments[self.head..].iter().copied().chain(self.chord).fold(Segment { sum: 0.0, len: 0 }, Segment::join)
+    }
+    fn push(&mut self, next: Segment, corner: impl Fn(Segment, Segment) -> bool) {
+        let mut next = self.chord.map_or(next, |chord| chord.join(next));
+        let mut is_chord = self.chord.is_some();
         while self.segments.len() > self.head {
             let last = self.segments[self.segments.len() - 1];
             if corner(last, next) {
                 break;
             }
             self.segments.pop();
-            next = Segment { sum: last.sum + next.sum, len: last.len + next.len };
+            next = last.join(next);
+            // From here on to the new score nothing touches the wall: a segment, whatever lay between.
+            is_chord = false;
         }
-        self.segments.push(next);
+        if is_chord || self.segments.len() - self.head == KEPT {
+            self.chord = Some(next);
+        } else {
+            self.chord = None;
+            self.segments.push(next);
+        }
     }
 }
 
@@ -313,38 +342,67 @@ fn by_hulls<S: Score>(
     let n = s.z.len();
     upper.reset();
     lower.reset();
-    let mut k = from;
+    // The string ends in a point: in the middle of the tube, or on its lower wall.
+    let end = if s.free.1 { (-lambda, lambda) } else { (-2.0 * lambda, 0.0) };
+    let (is_convex, is_concave) = (
+        |before: Segment, after: Segment| after.exceeds(before),
+        |before: Segment, after: Segment| before.exceeds(after),
+    );
+    let (mut bend, mut k) = (from, from);
     while k < n {
         let len = s.tied(k) + 1 - k;
         let sum = len as f64 * s.y(k);
         let (mut up, mut down) = if k == from { (start.high, start.low) } else { (0.0, 0.0) };
         k += len;
         if k == n {
-            // The string ends in a point: in the middle of the tube, or on its lower wall.
-            up -= if s.free.1 { lambda } else { 2.0 * lambda };
-            down += if s.free.1 { lambda } else { 0.0 };
+            (up, down) = (up + end.0, down + end.1);
         }
-        upper.push(Segment { sum: sum + up, len }, |before, after| after.exceeds(before));
-        lower.push(Segment { sum: sum + down, len }, |before, after| before.exceeds(after));
+        upper.push(Segment { sum: sum + up, len }, is_convex);
+        lower.push(Segment { sum: sum + down, len }, is_concave);
         while lower.first().exceeds(upper.first()) {
-            let (followed, other) = match (upper.is_single(), lower.is_single()) {
-                (false, true) => (&mut *upper, &mut *lower),
-                (true, false) => (&mut *lower, &mut *upper),
+            let is_rising = match (upper.is_single(), lower.is_single()) {
+                (false, true) => true,
+                (true, false) => false,
                 // Two single segments cross by rounding alone.
                 _ => break,
             };
+            let (followed, other) = if is_rising { (&mut *upper, &mut *lower) } else { (&mut *lower, &mut *upper) };
             let last = followed.spend();
             let whole = other.first();
             other.reset();
             other.segments.push(Segment { sum: whole.sum - last.sum, len: whole.len - last.len });
             emit(last.piece());
+            bend += last.len;
+            if followed.is_lost() {
+                if is_rising {
+                    followed.read(s, bend..k, end.0, is_convex);
+                } else {
+                    followed.read(s, bend..k, end.1, is_concave);
+                }
+            }
         }
     }
-    let rest = upper.segments[upper.head..].iter().fold(Segment { sum: 0.0, len: 0 }, |all, segment| Segment {
-        sum: all.sum + segment.sum,
-        len: all.len + segment.len,
-    });
-    emit(rest.piece());
+    emit(upper.whole().piece());
+}
+
+impl Hull {
+    /// The hull of scores that were pushed before and not kept; the last of the stretch brings what its end does.
+    fn read<S: Score>(
+        &mut self,
+        s: Stretch<'_, S>,
+        range: Range<usize>,
+        end: f64,
+        corner: impl Fn(Segment, Segment) -> bool + Copy,
+    ) {
+        self.reset();
+        let mut k = range.start;
+        while k < range.end {
+            let len = s.tied(k) + 1 - k;
+            let sum = len as f64 * s.y(k);
+            k += len;
+            self.push(Segment { sum: if k == s.z.len() { sum + end } else { sum }, len }, corner);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -435,6 +493,30 @@ mod tests {
         assert!(count > 290_000, "{count}");
         for hull in [&hulls.upper, &hulls.lower] {
             assert!(hull.segments.capacity() <= 16 * SPENT, "{}", hull.segments.capacity());
+        }
+    }
+
+    #[test]
+    fn hulls_that_are_not_kept_are_read_again() {
+        // As above, with pieces that are noticed some 20,000 scores later: more than are kept.
+        for is_falling in [false, true] {
+            let slope = if is_falling { -1e-6 } else { 1e-6 };
+            let z: Vec<f32> = (0..100_000).map(|k| k as f32 * slope).collect();
+            for free in [(true, true), (false, true), (true, false)] {
+                let (lambda, mut hulls, mut x) = (100.0, Hulls::default(), Vec::new());
+                let s = Stretch { z: &z[..], top: 0.0, free };
+                by_hulls(s, 0, first(free, lambda), lambda, &mut hulls, |piece| {
+                    x.extend(std::iter::repeat_n(piece.value, piece.len as usize));
+                });
+                for hull in [&hulls.upper, &hulls.lower] {
+                    assert!(hull.segments.capacity() <= 2 * KEPT, "{}", hull.segments.capacity());
+                }
+                for (x, want) in x.iter().zip(plain(&z, free, lambda)) {
+                    // Sums of 100,000 terms of size 0.1.
+                    assert!((x - want).abs() < 1e-9, "{free:?} {is_falling}: {x} {want}");
+                }
+                assert_eq!(x.len(), z.len());
+            }
         }
     }
 

@@ -111,6 +111,9 @@ impl Mapping for Budget {
         self.vjp(p, v, out);
         Ok(())
     }
+    fn reads_scores(&self) -> bool {
+        false
+    }
     fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
         self.vjp(p, v, out);
         Some(())

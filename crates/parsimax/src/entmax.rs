@@ -102,6 +102,9 @@ impl Separable for Entmax15 {
 separable_mapping! {
     Entmax15,
     "entmax15",
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        Some((1.5, self.gamma))
+    }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Entmax15, self.gamma)
     }
@@ -198,6 +201,9 @@ separable_mapping! {
         let gradient = alpha_gradient(&p, v, self.alpha);
         scratch.c = p;
         Some(gradient)
+    }
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        (1.0..=2.0).contains(&self.alpha).then_some((self.alpha, self.gamma))
     }
     fn kernel(&self) -> Option<Kernel> {
         // Below 1 the tails are heavy and dense, far above 2 powers leave the range of f32.

@@ -168,6 +168,19 @@ impl Mapping for EvSoftmax {
         self.vjp(p, v, out);
         Ok(())
     }
+    fn replace_row(&self, z: &mut [f64], scratch: &mut Scratch) -> bool {
+        let (top, mut mean) = (numeric::max(z), Mean::new(z, &mut scratch.b));
+        let least = z.iter().copied().filter(|z| mean.admits(*z)).fold(top, f64::min);
+        for z in z.iter_mut() {
+            let weight = if *z >= least { 1.0 + self.eps } else { self.eps };
+            *z = if weight > 0.0 { weight * ((*z - top) / self.gamma).exp() } else { 0.0 };
+        }
+        numeric::normalise(z);
+        true
+    }
+    fn reads_scores(&self) -> bool {
+        false
+    }
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
         out.clear();
         let tau = self.weigh(z, &mut scratch.b, |i, weight| {

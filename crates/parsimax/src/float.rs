@@ -30,6 +30,16 @@ pub trait Float: sealed::Sealed + Copy + Default + PartialOrd + Debug + Send + S
     /// The nearest value of this type.
     fn narrow(x: f64) -> Self;
 
+    /// The bits of a number that has 16 of them.
+    fn bits(self) -> Option<u16> {
+        None
+    }
+
+    /// The number of these bits, if it has 16 of them; else 0.
+    fn from_bits(_bits: u16) -> Self {
+        Self::default()
+    }
+
     /// The slice itself when `Self` is `f64`: the path without a copy.
     fn as_f64(_row: &[Self]) -> Option<&[f64]> {
         None
@@ -96,6 +106,12 @@ macro_rules! half_float {
             }
             fn narrow(x: f64) -> Self {
                 <$t>::from_f64(x)
+            }
+            fn bits(self) -> Option<u16> {
+                Some(self.to_bits())
+            }
+            fn from_bits(bits: u16) -> Self {
+                <$t>::from_bits(bits)
             }
         }
     };

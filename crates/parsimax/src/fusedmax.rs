@@ -91,10 +91,16 @@ impl Fusedmax {
     /// Writes the prox into `x`, measured from the top score, and returns the top score. Values that
     /// cannot have mass are not exact (see the head of the file).
     fn prox(&self, z: &[f64], x: &mut [f64], tube: &mut tv1d::Tube) -> f64 {
+        x.copy_from_slice(z);
+        self.prox_in_place(x, tube)
+    }
+
+    /// The same of scores in `x` itself.
+    fn prox_in_place(&self, x: &mut [f64], tube: &mut tv1d::Tube) -> f64 {
         let lambda = self.lambda.min(prox::MAX_LAMBDA);
-        let (top, floor) = (numeric::max(z), -4.0 * lambda - 1.0);
-        for (x, z) in x.iter_mut().zip(z) {
-            *x = ((z - top) / self.gamma).max(floor);
+        let (top, floor) = (numeric::max(x), -4.0 * lambda - 1.0);
+        for x in x.iter_mut() {
+            *x = ((*x - top) / self.gamma).max(floor);
         }
         tv1d::prox(x, lambda, tube);
         top
@@ -128,6 +134,12 @@ impl Mapping for Fusedmax {
         let top = self.prox(z, p, &mut scratch.tube);
         let tau = linear::project(p);
         Ok(Some(tau + top / self.gamma))
+    }
+
+    fn replace_row(&self, z: &mut [f64], scratch: &mut Scratch) -> bool {
+        self.prox_in_place(z, &mut scratch.tube);
+        linear::project(z);
+        true
     }
 
     fn vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], scratch: &mut Scratch) -> Result<()> {

@@ -162,6 +162,14 @@ impl Mapping for Sparsehourglass {
         Ok(())
     }
 
+    fn replace_row(&self, z: &mut [f64], _scratch: &mut Scratch) -> bool {
+        let strength = self.strength_of(z);
+        if strength > 0.0 {
+            linear::solve(z, strength);
+        }
+        strength > 0.0
+    }
+
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
         let strength = self.strength_of(z);
         if strength == 0.0 {
@@ -186,6 +194,10 @@ impl Single for Sparsehourglass {
     fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool {
         let kernel = Kernel::new(Map::Sparsemax, self.strength_of(z));
         kernel.inspect(|kernel| kernel.forward(z, p, buffers)).is_some()
+    }
+    fn in_place(&self, x: &mut [f32]) -> bool {
+        let kernel = Kernel::new(Map::Sparsemax, self.strength_of(x));
+        kernel.inspect(|kernel| kernel.in_place(x)).is_some()
     }
     fn vjp(&self, z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) {
         self.vjp(z, p, v, out);

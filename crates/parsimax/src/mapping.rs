@@ -112,6 +112,24 @@ pub trait Mapping: Send + Sync {
         None
     }
 
+    /// Replaces the scores of a row by Π(z); `false` if the mapping needs them beside it, and then nothing was changed.
+    #[doc(hidden)]
+    fn replace_row(&self, _z: &mut [f64], _scratch: &mut Scratch) -> bool {
+        false
+    }
+
+    /// α and γ of a mapping that is the α-entmax of strength γ, 1 ≤ α ≤ 2.
+    #[doc(hidden)]
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        None
+    }
+
+    /// Whether the derivatives in z are functions of more than the probabilities, so that scores and masks are needed.
+    #[doc(hidden)]
+    fn reads_scores(&self) -> bool {
+        true
+    }
+
     /// The single-precision kernel that computes the mapping, if there is one.
     #[doc(hidden)]
     fn kernel(&self) -> Option<Kernel> {
@@ -203,6 +221,15 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn logarithmic(&self) -> Option<&dyn LogMapping> {
         (**self).logarithmic()
+    }
+    fn replace_row(&self, z: &mut [f64], scratch: &mut Scratch) -> bool {
+        (**self).replace_row(z, scratch)
+    }
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        (**self).tsallis()
+    }
+    fn reads_scores(&self) -> bool {
+        (**self).reads_scores()
     }
     fn kernel(&self) -> Option<Kernel> {
         (**self).kernel()

@@ -134,6 +134,22 @@ normed_mapping! {
     }
 }
 
+impl Normmax {
+    /// The kernel of the mapping whose probabilities are the powers of those of normmax.
+    fn inner(&self) -> Option<Kernel> {
+        let delta = self.m() / self.alpha;
+        Kernel::new(Map::Entmax(1.0 + delta), self.gamma * delta)
+    }
+
+    /// From the powers to the probabilities.
+    fn take_roots(&self, p: &mut [f32]) {
+        let root = |v: f32| if self.alpha == 2.0 { v.sqrt() } else { f64::from(v).powf(1.0 / self.alpha) as f32 };
+        p.iter_mut().filter(|v| **v > 0.0).for_each(|v| *v = root(*v));
+        let total = numeric::sum(p.iter().map(|p| p.widen()));
+        p.iter_mut().for_each(|p| *p = (p.widen() / total) as f32);
+    }
+}
+
 impl Single for Normmax {
     /// `p ∝ v^{1/α}`, where v is the (2 − 1/α)-entmax of strength γ(α−1)/α. Beyond α = 2 the power is a root, which
     /// magnifies the rounding of its base beyond what f32 can hide: there everything between the scores, which f32
@@ -143,13 +159,19 @@ impl Single for Normmax {
             separable::forward_within(self.gamma, z, p, |z| norm::steep(z, self.alpha, self.gamma));
             return true;
         }
-        let delta = self.m() / self.alpha;
-        let Some(kernel) = Kernel::new(Map::Entmax(1.0 + delta), self.gamma * delta) else { return false };
+        let Some(kernel) = self.inner() else { return false };
         kernel.forward(z, p, buffers);
-        let root = |v: f32| if self.alpha == 2.0 { v.sqrt() } else { f64::from(v).powf(1.0 / self.alpha) as f32 };
-        p.iter_mut().filter(|v| **v > 0.0).for_each(|v| *v = root(*v));
-        let total = numeric::sum(p.iter().map(|p| p.widen()));
-        p.iter_mut().for_each(|p| *p = (p.widen() / total) as f32);
+        self.take_roots(p);
+        true
+    }
+    fn in_place(&self, x: &mut [f32]) -> bool {
+        if self.alpha > 2.0 {
+            norm::steep(x, self.alpha, self.gamma);
+            return true;
+        }
+        let Some(kernel) = self.inner() else { return false };
+        kernel.in_place(x);
+        self.take_roots(x);
         true
     }
     fn vjp(&self, _z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) {

@@ -280,6 +280,11 @@ impl<'a, M: Mapping> Rows<'a, M> {
         out: &mut [T],
         tolerated: impl Fn(&Error) -> bool,
     ) -> Option<Error> {
+        if rows.len() == 1
+            && let Some(done) = self.without_copy(plan, z, pv, rows.start, out)
+        {
+            return done.err().filter(|e| !tolerated(e));
+        }
         let done = self
             .by_kernel(plan, z, pv, rows.clone(), out, None)
             .or_else(|| self.by_structured(plan, z, pv, rows.clone(), out));
@@ -436,10 +441,19 @@ impl<'a, M: Mapping> Rows<'a, M> {
         scratch: &mut Scratch,
     ) -> Option<Result<()>> {
         let (z, out) = (T::as_f64(z)?, T::as_f64_mut(out)?);
-        if plan.is_masked() || z.is_empty() || !z.iter().all(|z| z.is_finite()) {
+        let mapping = self.mapping(row);
+        let takes_part = plan.mask(row);
+        // Without a probability an entry has no derivative, whatever its score.
+        let by_probabilities = operation != Operation::Forward && !mapping.reads_scores();
+        // What comes in there may be no number, and 0 times that is none either: then it is taken out.
+        let is_harmless = |i: usize| pv.is_none_or(|(_, v)| v[i].widen().is_finite());
+        let is_fit = |(i, z): (usize, &f64)| {
+            let is_gone = *z == f64::NEG_INFINITY || !takes_part(i);
+            if is_gone { by_probabilities && is_harmless(i) } else { z.is_finite() }
+        };
+        if z.is_empty() || plan.is_masked() && !by_probabilities || !z.iter().enumerate().all(is_fit) {
             return None;
         }
-        let mapping = self.mapping(row);
         let done = match (operation, pv) {
             (Operation::Forward, _) => mapping.forward_row(z, out, scratch).map(|_| ()),
             (Operation::Vjp, Some((p, v))) => mapping.vjp_row(z, T::as_f64(p)?, T::as_f64(v)?, out, scratch),
@@ -464,8 +478,18 @@ impl<'a, M: Mapping> Rows<'a, M> {
     ) -> bool {
         let parts = (self.mapping(row).single(), T::as_f32(z), T::as_f32_mut(out));
         let (Some(mapping), Some(z), Some(out)) = parts else { return false };
+        let reads_scores = self.mapping(row).reads_scores();
+        let takes_part = plan.mask(row);
+        if let (Some((p, v)), false) = (pv, reads_scores) {
+            let is_bad = |(i, z): (usize, &f32)| (z.is_nan() || *z == f32::INFINITY) && takes_part(i);
+            let (Some(p), Some(v)) = (T::as_f32(p), T::as_f32(v)) else { return false };
+            if operation != Operation::Vjp || z.iter().enumerate().any(is_bad) {
+                return false;
+            }
+            mapping.vjp(z, p, v, out);
+            return true;
+        }
         let z = if plan.is_masked() {
-            let takes_part = plan.mask(row);
             masked.clear();
             masked.extend(z.iter().enumerate().map(|(i, z)| if takes_part(i) { *z } else { f32::NEG_INFINITY }));
             masked

@@ -135,6 +135,13 @@ macro_rules! separable_mapping {
                 $crate::separable::vjp(self, p, v, out);
                 Ok(())
             }
+            fn replace_row(&self, z: &mut [f64], scratch: &mut $crate::Scratch) -> bool {
+                $crate::separable::Separable::solve(self, z, &mut scratch.b);
+                true
+            }
+            fn reads_scores(&self) -> bool {
+                false
+            }
             fn support_row(&self, z: &[f64], out: &mut $crate::Support, scratch: &mut $crate::Scratch) -> $crate::Result<Option<f64>> {
                 Ok($crate::separable::support(self, z, out, scratch))
             }
@@ -179,6 +186,13 @@ macro_rules! normed_mapping {
             ) -> $crate::Result<()> {
                 self.vjp(p, v, out);
                 Ok(())
+            }
+            fn replace_row(&self, z: &mut [f64], _scratch: &mut $crate::Scratch) -> bool {
+                self.solve(z);
+                true
+            }
+            fn reads_scores(&self) -> bool {
+                false
             }
             fn parameter_vjp_row(
                 &self,

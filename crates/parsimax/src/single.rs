@@ -6,8 +6,9 @@
 
 use crate::batch::Plan;
 use crate::kernel::{self, Map, Status};
+use crate::structured::StructuredKernel;
 use crate::view::RowLayout;
-use crate::{Error, Float, View};
+use crate::{Error, Float, Mapping, View, numeric};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -34,6 +35,11 @@ impl Kernel {
         }
     }
 
+    /// Replaces the scores of one row without bad ones by its probabilities.
+    pub(crate) fn in_place(self, x: &mut [f32]) {
+        kernel::in_place(self.map, x, self.scale);
+    }
+
     /// Probabilities of one row without bad scores.
     pub(crate) fn forward(self, z: &[f32], out: &mut [f32], Buffers { scratch, .. }: &mut Buffers) {
         let (d, Self { map, scale }) = (z.len(), self);
@@ -55,8 +61,29 @@ pub trait Single: Send + Sync {
     /// Writes Π(z) into `p`; `false` if the row is for `f64`, and then `p` may hold anything.
     fn forward(&self, z: &[f32], p: &mut [f32], buffers: &mut Buffers) -> bool;
 
+    /// Replaces the scores, all finite, by Π(z); `false` if it cannot, and then nothing was changed.
+    fn in_place(&self, _x: &mut [f32]) -> bool {
+        false
+    }
+
     /// Writes `Jᵀv` into `out`.
     fn vjp(&self, z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]);
+}
+
+/// Rows of more entries are not copied, where that can be helped: 256 KiB in single precision, on every thread.
+pub(crate) const COPIED: usize = 1 << 16;
+
+/// Replaces the scores of one row, all finite, by its probabilities, by whatever kernel the mapping has; `false` if it has
+/// none that can, and then nothing was changed.
+pub(crate) fn in_place(mapping: &impl Mapping, x: &mut [f32]) -> bool {
+    if let Some(kernel) = mapping.kernel() {
+        kernel.in_place(x);
+    } else if let Some(StructuredKernel(map)) = mapping.structured() {
+        kernel::structured_in_place(map, x, &mut kernel::Work::default());
+    } else {
+        return mapping.single().is_some_and(|single| single.in_place(x));
+    }
+    true
 }
 
 /// Whether the scores are such a row: no NaN, no +∞, and not all −∞.
@@ -133,6 +160,9 @@ pub(crate) fn block<'a>(
     if layout.is_packed() {
         return layout.packed(data, rows);
     }
+    if rows.len() == 1 {
+        return layout.read(data, rows.start, buffer);
+    }
     let mut row_buffer = Vec::new();
     buffer.clear();
     rows.clone().for_each(|row| buffer.extend_from_slice(layout.read(data, row, &mut row_buffer)));
@@ -199,8 +229,16 @@ pub(crate) fn backward<T: Float>(
     let Buffers { gather: [gp, gv, gz], scratch, .. } = buffers;
     let (pd, vd) = (T::as_f32(p.data)?, T::as_f32(v.data)?);
     let p = block(&p.layout.rows(plan.axis), pd, rows, gp);
-    let v = block(&v.layout.rows(plan.axis), vd, rows, gv);
     let (d, Kernel { map, scale }) = (plan.z.len, kernel);
+    let layout = v.layout.rows(plan.axis);
+    if d > COPIED && slopes.is_none() && !layout.is_contiguous() && rows.len() == 1 {
+        // A row of v that would have to be copied is, to where the gradient goes.
+        layout.gather(vd, rows.start, out);
+        if kernel::backward_in_place(map, p, out, scale) {
+            return spoil(plan, z, p, rows, out);
+        }
+    }
+    let v = block(&layout, vd, rows, gv);
     let job = kernel::Backward { p, v, d, scale, out: &mut *out, scratch };
     match (map, slopes) {
         // Masked entries have no probability, so whatever score they have is not looked at.
@@ -209,7 +247,12 @@ pub(crate) fn backward<T: Float>(
         }
         _ => kernel::backward(map, job),
     }
-    let mut first = None;
+    spoil(plan, z, p, rows, out)
+}
+
+/// Fills the gradients of bad rows, which the forward pass has filled with NaN; returns the first bad score.
+pub(crate) fn spoil(plan: &Plan<'_>, z: &[f32], p: &[f32], rows: &Range<usize>, out: &mut [f32]) -> Option<Error> {
+    let (d, mut first) = (plan.z.len, None);
     for (i, row) in rows.clone().enumerate().filter(|(i, _)| p[i * d].is_nan()) {
         out[i * d..(i + 1) * d].fill(f32::NAN);
         first = first.or_else(|| bad_score(plan, z, row));
@@ -236,6 +279,11 @@ pub(crate) fn loss(
     values: &mut Vec<f64>,
     buffers: &mut Buffers,
 ) -> Option<Option<Error>> {
+    if rows.len() == 1 && plan.z.len > COPIED && (plan.is_masked() || !plan.z.is_contiguous()) {
+        let (value, issue) = loss_in_place(kernel, plan, z, rows.start, class(rows.start), gain, out)?;
+        values.push(value);
+        return Some(issue);
+    }
     let Buffers { gather: [gather, ..], status, scratch } = buffers;
     let (d, Kernel { map, scale }) = (plan.z.len, kernel);
     let block = scores(plan, z, rows, gather);
@@ -254,4 +302,41 @@ pub(crate) fn loss(
     kernel::loss(map, kernel::Loss { z: block, d, scale, target, gain, loss, grad: out, stream, status, scratch });
     let bad = |i: usize| status[i] == Status::Bad && target[i] != kernel::IGNORE;
     Some((0..rows.len()).find(|i| bad(*i)).and_then(|i| bad_score(plan, z, rows.start + i)))
+}
+
+/// The loss of a long row that would have to be copied, computed in the place of its gradient:
+/// `<z, p − y> − γΩ(p)`, for Ω is 0 at a class.
+fn loss_in_place(
+    Kernel { map, scale }: Kernel,
+    plan: &Plan<'_>,
+    z: &[f32],
+    row: usize,
+    class: Option<u32>,
+    gain: f64,
+    out: &mut [f32],
+) -> Option<(f64, Option<Error>)> {
+    let Some(class) = class.map(|class| class as usize) else {
+        out.fill(0.0);
+        return Some((0.0, None));
+    };
+    let ((first, step), takes_part) = (plan.z.position(row), plan.mask(row));
+    let score = |i: usize| z[(first + i as isize * step) as usize];
+    if !takes_part(class) || score(class) == f32::NEG_INFINITY {
+        return None;
+    }
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = if takes_part(i) { score(i) } else { f32::NEG_INFINITY };
+    }
+    if kernel::in_place(map, out, scale) != Status::Ok {
+        return Some((f64::NAN, bad_score(plan, z, row)));
+    }
+    // Measured from the class, so that a shift of all scores takes no digits.
+    let origin = f64::from(score(class));
+    let support = || out.iter().enumerate().filter(|(_, p)| **p > 0.0).map(|(i, p)| (i, f64::from(*p)));
+    let linear = numeric::sum(support().map(|(i, p)| p * (f64::from(score(i)) - origin)));
+    let omega = numeric::sum(support().map(|(_, p)| map.omega(p)));
+    let value = (linear - omega / f64::from(scale)).max(0.0);
+    out[class] -= 1.0;
+    out.iter_mut().for_each(|out| *out = (f64::from(*out) * gain) as f32);
+    Some((value, None))
 }

@@ -80,6 +80,9 @@ impl Separable for Softmax {
 separable_mapping! {
     Softmax,
     "softmax",
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        Some((1.0, self.gamma))
+    }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Softmax, self.gamma)
     }

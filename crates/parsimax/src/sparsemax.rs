@@ -83,6 +83,9 @@ impl Separable for Sparsemax {
 separable_mapping! {
     Sparsemax,
     "sparsemax",
+    fn tsallis(&self) -> Option<(f64, f64)> {
+        Some((2.0, self.gamma))
+    }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Sparsemax, self.gamma)
     }

@@ -4,8 +4,8 @@
 //! computed by it; the contract and the tests are those of the rows in `f64`.
 
 use crate::batch::Plan;
-use crate::kernel::{self, Status, Structured};
-use crate::single::{bad_score, block, scores};
+use crate::kernel::{self, Status, Structure, Structured};
+use crate::single::{COPIED, bad_score, block, scores, spoil};
 use crate::{Error, Float, View};
 use std::ops::Range;
 
@@ -66,13 +66,24 @@ pub(crate) fn backward<T: Float>(
     let d = plan.z.len;
     let p = block(&p.layout.rows(plan.axis), T::as_f32(p.data)?, rows, gp);
     let v = block(&v.layout.rows(plan.axis), T::as_f32(v.data)?, rows, gv);
-    let job = kernel::Gradients { z: scores(plan, z, rows, gz), p, v, d, out: &mut *out, work };
-    kernel::structured_backward(map, job);
-    let mut first = None;
-    // The forward pass has filled bad rows with NaN.
-    for (i, row) in rows.clone().enumerate().filter(|(i, _)| p[i * d].is_nan()) {
-        out[i * d..(i + 1) * d].fill(f32::NAN);
-        first = first.or_else(|| bad_score(plan, z, row));
+    // Which entries are masked matters to neighbours alone; probabilities tell the rest.
+    let z_of_rows = match map.structure {
+        Structure::Fused(_) if d > COPIED && rows.len() == 1 => {
+            mark(plan, z, rows.start, out);
+            &[]
+        }
+        Structure::Fused(_) => scores(plan, z, rows, gz),
+        _ => &[],
+    };
+    kernel::structured_backward(map, kernel::Gradients { z: z_of_rows, p, v, d, out: &mut *out, work });
+    spoil(plan, z, p, rows, out)
+}
+
+/// Writes −∞ to the places of masked entries and 0 to the others.
+fn mark(plan: &Plan<'_>, z: &[f32], row: usize, out: &mut [f32]) {
+    let takes_part = plan.mask(row);
+    plan.z.gather(z, row, out);
+    for (i, out) in out.iter_mut().enumerate() {
+        *out = if *out > f32::NEG_INFINITY && takes_part(i) { 0.0 } else { f32::NEG_INFINITY };
     }
-    first
 }

@@ -105,6 +105,11 @@ impl RowLayout {
             })
     }
 
+    /// Whether each row is contiguous.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        self.len <= 1 || self.step == 1
+    }
+
     /// The position of a row's first entry.
     fn start(&self, row: usize) -> isize {
         let (mut rest, mut start) = (row, self.offset as isize);
@@ -142,6 +147,14 @@ impl RowLayout {
             buffer.clear();
             buffer.extend((0..self.len).map(|i| data[(start + i as isize * self.step) as usize]));
             buffer
+        }
+    }
+
+    /// Copies a row.
+    pub(crate) fn gather<T: Copy>(&self, data: &[T], row: usize, to: &mut [T]) {
+        let start = self.start(row);
+        for (i, to) in to.iter_mut().enumerate() {
+            *to = data[(start + i as isize * self.step) as usize];
         }
     }
 

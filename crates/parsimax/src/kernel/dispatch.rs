@@ -1,6 +1,8 @@
 //! Which instance runs: detected once, or forced.
 
-use super::{Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, attention, cells, matmul};
+use super::{
+    Backward, Forward, Gradients, IGNORE, Loss, Map, Rows, Status, Structured, Work, attention, cells, matmul,
+};
 use std::cell::Cell;
 use std::sync::OnceLock;
 
@@ -199,6 +201,34 @@ pub fn loss(map: Map, mut job: Loss<'_>) {
     run!(loss::rows(map.resolve(), &mut job));
 }
 
+/// Replaces the scores of a row of at least one entry by its probabilities: [`forward`] without memory for either.
+///
+/// # Panics
+/// If the row is empty.
+pub fn in_place(map: Map, x: &mut [f32], scale: f32) -> Status {
+    assert!(!x.is_empty(), "in_place: at least one score");
+    run!(place::forward(map.resolve(), x, scale))
+}
+
+/// Replaces the gradient `v` in the probabilities `p` of a row by `Jᵀv`: [`backward`] without memory for either.
+/// `false` if the mapping needs more, and nothing was changed.
+///
+/// # Panics
+/// If the slices are not of one length.
+pub fn backward_in_place(map: Map, p: &[f32], v: &mut [f32], scale: f32) -> bool {
+    assert!(p.len() == v.len(), "backward_in_place: slices of one length");
+    run!(place::backward(map.resolve(), p, v, scale))
+}
+
+/// Replaces the scores of a row of at least one entry, all finite, by its probabilities under a structured mapping.
+///
+/// # Panics
+/// If the row is empty.
+pub fn structured_in_place(map: Structured, x: &mut [f32], work: &mut Work) -> Status {
+    assert!(!x.is_empty(), "structured_in_place: at least one score");
+    run!(structured::in_place(map, x, work))
+}
+
 /// The positive entries of a row and their places, in place of what the lists held.
 pub fn support(p: &[f32], value: &mut Vec<f32>, index: &mut Vec<u32>) {
     run!(scan::positive(p, value, index));
@@ -221,7 +251,11 @@ pub fn structured(map: Structured, job: Rows<'_>) {
 pub fn structured_backward(map: Structured, job: Gradients<'_>) {
     let n = job.out.len();
     assert!(job.d > 0 && n.is_multiple_of(job.d), "structured_backward: whole rows");
-    assert!([job.z, job.p, job.v].iter().all(|x| x.len() == n), "structured_backward: slices of one length");
+    let fits = |x: &[f32]| x.len() == n;
+    assert!(
+        fits(job.p) && fits(job.v) && (job.z.is_empty() || fits(job.z)),
+        "structured_backward: slices of one length"
+    );
     run!(structured::backward(map, job));
 }
 

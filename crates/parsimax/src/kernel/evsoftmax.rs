@@ -5,9 +5,9 @@
 //! summed in f64, where a row of equal entries sums exactly; the threshold is the smallest
 //! f32 not below it, and never above the maximum.
 
-use super::Forward;
-use super::softmax::{Known, Survey, weigh};
+use super::softmax::{Known, Survey, replace, weigh};
 use super::vector::Vector;
+use super::{Forward, Status};
 
 /// Forward pass of a block of rows. τ is the log-sum-exp of `scale·z` over the support.
 ///
@@ -17,6 +17,15 @@ use super::vector::Vector;
 pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>) {
     // SAFETY: as the caller vouches.
     unsafe { weigh::<V, Evidence>(Evidence, job, None) }
+}
+
+/// Replaces a row of scores by its probabilities; one that is not fit is left as it is.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`; the row holds an entry.
+pub(crate) unsafe fn in_place<V: Vector>(x: &mut [f32], scale: f32) -> Status {
+    // SAFETY: as the caller vouches.
+    unsafe { replace::<V, Evidence>(Evidence, x, scale) }
 }
 
 /// The entries that are not below the mean count.

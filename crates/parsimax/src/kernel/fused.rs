@@ -22,7 +22,7 @@ mod lanes;
 use super::Status;
 use super::norm::entries;
 use super::profile::{At, Sparsemax, Tau};
-use super::scan::{CHUNK, collect_few, collect_indexed};
+use super::scan::collect_few;
 use super::short::{lane_bounds, lanes_of_maxima};
 use super::solve::{Frame, cut, solve};
 use super::structured::{Rows, Work};
@@ -160,15 +160,12 @@ unsafe fn row<V: Vector>(
     work: &mut Work,
 ) {
     let (list, index) = work.lists(z.len().min(ROOM));
-    let bound = f64::from(bound);
-    let frame = Frame { max, scale: (1.0 / gamma) as f32 };
-    let limit = cut((bound - 4.0 * lambda * (1.0 + 1e-6)) as f32, frame);
+    let limit = limit_of((max, f64::from(bound)), lambda, gamma);
     // SAFETY: the lists hold a row or `ROOM` entries, and two vectors; the caller vouches for the instruction set;
     // that is how many were written.
     unsafe {
         let Some(n) = candidates::<V>(z.as_ptr(), z.len(), limit, list, index) else {
-            let row = Row { z, max: f64::from(max), limit, lists: (list, index) };
-            return in_place::<V>(row, out, bound, (lambda, gamma), &mut work.hulls);
+            return through_place::<V>(z, out, (max, bound), lambda, gamma, &mut work.hulls);
         };
         work.hold(n);
     }
@@ -179,7 +176,7 @@ unsafe fn row<V: Vector>(
         let stretch = Stretch { z: &list[range], top: f64::from(max), free };
         tv::prox(stretch, lambda * gamma, hulls, |piece| pieces.push(piece));
     });
-    let t = threshold(pieces, (bound - 2.0 * lambda) * gamma, gamma);
+    let t = threshold(pieces, (f64::from(bound) - 2.0 * lambda) * gamma, gamma);
     let mut start = 0;
     for piece in pieces.iter() {
         let len = piece.len as usize;
@@ -239,174 +236,130 @@ pub(crate) fn threshold(pieces: &[Piece], start: f64, total: f64) -> f64 {
     }
 }
 
-/// A row that is walked chunk by chunk, again and again, rather than listed.
-struct Row<'a> {
-    z: &'a [f32],
-    max: f64,
-    /// Candidates are above.
-    limit: f32,
-    /// Room for those of a chunk, and two vectors.
-    lists: (*mut f32, *mut u32),
-}
-
 /// Up to this λ values of the prox are measured from the largest score, which is at most 2λ above the largest of
 /// them: a value with mass is less than 3 below, and what rounding to f32 takes from it is 1.2·10⁻⁷ at most.
 const NEAR: f64 = 1.0;
 
-/// A row of more candidates than are listed, in the place of its result.
-///
-/// Plainly: the same. The candidates move to the front of `out`, one behind the other, so that masked entries are no
-/// neighbours there. The values of the prox take their place, then the probabilities, which move back to where they
-/// belong, from the last on. The threshold runs over entries, with vectors.
-///
-/// Beyond a chunk of the row it takes the memory of the hulls alone. Those may still grow with a row that is smooth
-/// over a long way, such as an ascending one, under a large λ (`tv.rs`).
+/// A row of more candidates than are listed, in the place of its result: its scores move to the front of `out`, one
+/// behind the other, so that masked entries are no neighbours there, and their probabilities back to where they belong.
 ///
 /// # Safety
-/// The lists of the row hold a chunk and two vectors; the CPU has the instruction set of `V`.
-unsafe fn in_place<V: Vector>(
-    mut row: Row<'_>,
+/// The CPU has the instruction set of `V`; there is a candidate.
+unsafe fn through_place<V: Vector>(
+    z: &[f32],
     out: &mut [f32],
-    bound: f64,
-    (lambda, gamma): (f64, f64),
+    tops: (f32, f32),
+    lambda: f64,
+    gamma: f64,
     hulls: &mut Hulls,
 ) {
-    let l = lambda * gamma;
-    let frame = Frame { max: 0.0, scale: 1.0 };
-    // SAFETY: the caller vouches for the lists and the instruction set; there are so many candidates in `out`.
-    unsafe {
-        let n = row.gather::<V>(out);
-        let x = Cell::from_mut(&mut out[..n]).as_slice_of_cells();
-        let mut origin = 0.0;
-        if lambda > NEAR {
-            origin = f64::NEG_INFINITY;
-            row.pieces::<V>(x, l, hulls, |_, value| origin = origin.max(value));
-        }
-        row.pieces::<V>(x, l, hulls, |x, value| {
-            let value = ((value - origin) / gamma) as f32;
-            x.iter().for_each(|x| x.set(value));
-        });
-        // Rounding moves the threshold by no more than the values.
-        let start = bound - 2.0 * lambda - origin / gamma - 1e-6;
-        let tau = solve::<V, Sparsemax, true>(Sparsemax(1.0), out.as_ptr(), n, frame, start);
-        excess::<V>(out.as_mut_ptr(), n, Tau::new(tau));
-        row.scatter::<V>(out, n);
+    if z.iter().fold(true, |all, z| all & (*z > f32::NEG_INFINITY)) {
+        out.copy_from_slice(z);
+        // SAFETY: as the caller vouches.
+        return unsafe { replace::<V>(out, tops, lambda, gamma, hulls) };
+    }
+    let mut n = 0;
+    for z in z {
+        out[n] = *z;
+        n += usize::from(*z > f32::NEG_INFINITY);
+    }
+    // SAFETY: as the caller vouches.
+    unsafe { replace::<V>(&mut out[..n], tops, lambda, gamma, hulls) };
+    // From the last on: what is still to be moved lies before the place of its successor.
+    for (i, z) in z.iter().enumerate().rev() {
+        let takes_part = *z > f32::NEG_INFINITY;
+        n -= usize::from(takes_part);
+        out[i] = if takes_part { out[n] } else { 0.0 };
     }
 }
 
-/// All of these ask of their callers what [`in_place`] does.
-impl Row<'_> {
-    /// The candidates of the chunk that begins at `first`, and their positions in the row.
-    ///
-    /// # Safety
-    /// As [`in_place`].
-    unsafe fn chunk<V: Vector>(&mut self, first: usize) -> (&[f32], &[u32]) {
-        let (list, index) = self.lists;
-        let len = (self.z.len() - first).min(CHUNK);
-        // SAFETY: the chunk lies within the row; the caller vouches for the rest; so many were written.
-        unsafe {
-            let n = chunk::<V>(self.z.as_ptr().add(first), len, self.limit, first as u32, list, index);
-            (std::slice::from_raw_parts(list, n), std::slice::from_raw_parts(index, n))
-        }
+/// Replaces the scores of a row, all finite, by its probabilities.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`; the row holds an entry.
+pub(crate) unsafe fn in_place<V: Vector>(x: &mut [f32], lambda: f64, gamma: f64, hulls: &mut Hulls) -> Status {
+    // SAFETY: as the caller vouches.
+    let tops = unsafe { tops::<V>(x.as_ptr(), x.len(), 1, (1.0 / gamma) as f32) };
+    let status = Status::of_max(tops.max[0]);
+    if status == Status::Ok {
+        // SAFETY: as the caller vouches.
+        unsafe { replace::<V>(x, (tops.max[0], tops.bound[0]), lambda, gamma, hulls) };
+    } else {
+        x.fill(status.fill());
     }
+    status
+}
 
-    /// Moves the candidates to the front of `out`; how many they are.
-    ///
-    /// # Safety
-    /// As [`in_place`].
-    unsafe fn gather<V: Vector>(&mut self, out: &mut [f32]) -> usize {
-        let mut count = 0;
-        for first in (0..out.len()).step_by(CHUNK) {
-            // SAFETY: as the caller vouches.
-            let (list, _) = unsafe { self.chunk::<V>(first) };
-            out[count..][..list.len()].copy_from_slice(list);
-            count += list.len();
-        }
-        count
+/// [`in_place`], of a row of which the tops are known.
+///
+/// Plainly: the values of the prox take the place of the scores, −∞ that of scores that are no candidates; then the
+/// probabilities theirs. The threshold runs over entries, with vectors. Beyond the row it takes the memory of the hulls
+/// alone (`tv.rs`).
+///
+/// # Safety
+/// As [`in_place`].
+unsafe fn replace<V: Vector>(row: &mut [f32], (max, bound): (f32, f32), lambda: f64, gamma: f64, hulls: &mut Hulls) {
+    let (l, bound) = (lambda * gamma, f64::from(bound));
+    let limit = limit_of((max, bound), lambda, gamma);
+    let x = Cell::from_mut(&mut *row).as_slice_of_cells();
+    let mut origin = 0.0;
+    if lambda > NEAR {
+        origin = f64::NEG_INFINITY;
+        pieces(x, (max, limit), l, hulls, |_, value| origin = origin.max(value));
     }
+    pieces(x, (max, limit), l, hulls, |x, value| {
+        let value = ((value - origin) / gamma) as f32;
+        x.iter().for_each(|x| x.set(value));
+    });
+    // Rounding moves the threshold by no more than the values.
+    let start = bound - 2.0 * lambda - origin / gamma - 1e-6;
+    let frame = Frame { max: 0.0, scale: 1.0 };
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let tau = solve::<V, Sparsemax, true>(Sparsemax(1.0), row.as_ptr(), row.len(), frame, start);
+        excess::<V>(row.as_mut_ptr(), row.len(), Tau::new(tau));
+    }
+}
 
-    /// Calls `visit` with the place of every piece of the prox among the candidates `x`, and its value, measured from
-    /// the maximum. The place may be written.
-    ///
-    /// # Safety
-    /// As [`in_place`].
-    unsafe fn pieces<V: Vector>(
-        &mut self,
-        x: &[Cell<f32>],
-        l: f64,
-        hulls: &mut Hulls,
-        mut visit: impl FnMut(&[Cell<f32>], f64),
-    ) {
-        let top = self.max;
-        let each = |range: Range<usize>, free| {
-            let mut rest = &x[range];
-            tv::prox(Stretch { z: rest, top, free }, l, hulls, |piece| {
+/// Candidates are above.
+fn limit_of((max, bound): (f32, f64), lambda: f64, gamma: f64) -> f32 {
+    cut((bound - 4.0 * lambda * (1.0 + 1e-6)) as f32, Frame { max, scale: (1.0 / gamma) as f32 })
+}
+
+/// How many of the first have a property; many at a time, for they often are.
+fn alike<T>(x: &[T], property: impl Fn(&T) -> bool) -> usize {
+    const BLOCK: usize = 64;
+    let blocks = x.chunks_exact(BLOCK).take_while(|block| block.iter().fold(true, |all, x| all & property(x)));
+    let whole = BLOCK * blocks.count();
+    whole + x[whole..].iter().take_while(|x| property(x)).count()
+}
+
+/// Calls `visit` with the place of every piece of the prox in a row without masked entries, and its value, measured
+/// from the maximum; for what is not above the limit that is −∞. The place may be written.
+fn pieces(
+    x: &[Cell<f32>],
+    (max, limit): (f32, f32),
+    l: f64,
+    hulls: &mut Hulls,
+    mut visit: impl FnMut(&[Cell<f32>], f64),
+) {
+    let mut start = 0;
+    while start < x.len() {
+        let is_candidate = x[start].get() > limit;
+        let len = alike(&x[start..], |x| (x.get() > limit) == is_candidate);
+        let (mut rest, end) = (&x[start..start + len], start + len);
+        if is_candidate {
+            let stretch = Stretch { z: rest, top: f64::from(max), free: (start == 0, end == x.len()) };
+            tv::prox(stretch, l, hulls, |piece| {
                 let (place, behind) = rest.split_at(piece.len as usize);
                 visit(place, piece.value);
                 rest = behind;
             });
-        };
-        // SAFETY: as the caller vouches.
-        unsafe { self.stretches::<V>(each) }
-    }
-
-    /// As [`stretches`], chunk by chunk.
-    ///
-    /// # Safety
-    /// As [`in_place`].
-    unsafe fn stretches<V: Vector>(&mut self, mut visit: impl FnMut(Range<usize>, (bool, bool))) {
-        let z = self.z;
-        let (mut start, mut end, mut left) = (0, 0, true);
-        // Behind the last candidate.
-        let mut behind = 0;
-        for first in (0..z.len()).step_by(CHUNK) {
-            // SAFETY: as the caller vouches.
-            let (_, index) = unsafe { self.chunk::<V>(first) };
-            for i in index.iter().map(|i| *i as usize) {
-                if i != behind && (z[behind] > f32::NEG_INFINITY || !is_masked(&z[behind..i])) {
-                    if start < end {
-                        visit(start..end, (left, false));
-                    }
-                    (start, left) = (end, false);
-                }
-                (end, behind) = (end + 1, i + 1);
-            }
+        } else {
+            visit(rest, f64::NEG_INFINITY);
         }
-        visit(start..end, (left, is_masked(&z[behind..])));
+        start = end;
     }
-
-    /// Moves the first `n` of `out` to the places of the candidates, and writes zeros between them.
-    ///
-    /// # Safety
-    /// As [`in_place`].
-    unsafe fn scatter<V: Vector>(&mut self, out: &mut [f32], mut n: usize) {
-        for first in (0..out.len()).step_by(CHUNK).rev() {
-            let mut end = out.len().min(first + CHUNK);
-            if n == end {
-                // All before are candidates, and where they belong.
-                return;
-            }
-            // SAFETY: as the caller vouches.
-            let (_, index) = unsafe { self.chunk::<V>(first) };
-            // What is still to be moved lies before the place of its successor, and before this chunk.
-            for i in index.iter().rev().map(|i| *i as usize) {
-                n -= 1;
-                out[i] = out[n];
-                out[i + 1..end].fill(0.0);
-                end = i;
-            }
-            out[first..end].fill(0.0);
-        }
-    }
-}
-
-outlined! {
-    /// [`collect_indexed`].
-    ///
-    /// # Safety
-    /// As [`collect_indexed`].
-    unsafe fn chunk<V>(z: *const f32, d: usize, cut: f32, base: u32, out: *mut f32, index: *mut u32) -> usize
-        => collect_indexed
 }
 
 outlined! {

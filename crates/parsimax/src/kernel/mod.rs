@@ -21,6 +21,7 @@
 //! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
+//! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
 //! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
 //! | `structured.rs`, `fused.rs`, `fused/`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups; short rows in lanes |
@@ -57,6 +58,7 @@ mod norm;
 mod oscar;
 mod pair;
 mod picked;
+mod place;
 mod portable;
 mod product;
 mod profile;
@@ -88,8 +90,8 @@ mod neon;
 mod tests;
 
 pub use dispatch::{
-    Level, active, alpha_backward, available, backward, forward, loss, structured, structured_backward, support,
-    with_level,
+    Level, active, alpha_backward, available, backward, backward_in_place, forward, in_place, loss, structured,
+    structured_backward, structured_in_place, support, with_level,
 };
 pub use structured::{Gradients, Rows, Structure, Structured, Work};
 
@@ -120,6 +122,16 @@ impl Map {
             Map::Entmax(1.5) => Map::Entmax15,
             Map::Entmax(2.0) => Map::Sparsemax,
             other => other,
+        }
+    }
+
+    /// What an entry with probability `p > 0` adds to Ω, the regulariser whose maximum the mapping finds.
+    pub(crate) fn omega(self, p: f64) -> f64 {
+        match self.resolve() {
+            Map::Softmax | Map::EvSoftmax => p * p.ln(),
+            Map::Sparsemax => 0.5 * p * (p - 1.0),
+            Map::Entmax15 => (p * p.sqrt() - p) / 0.75,
+            Map::Entmax(alpha) => p * ((alpha - 1.0) * p.ln()).exp_m1() / (alpha * (alpha - 1.0)),
         }
     }
 

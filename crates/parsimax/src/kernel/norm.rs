@@ -135,6 +135,64 @@ pub(crate) unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], m: f64, gamma: f
     status
 }
 
+/// Replaces the scores of a row by its probabilities; one that is not fit is filled.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`; the row holds an entry.
+pub(crate) unsafe fn in_place<V: Vector>(x: &mut [f32], m: f64, gamma: f64) -> Status {
+    // SAFETY: as the caller vouches.
+    let status = Status::of_max(unsafe { by_power!(m, replace_row::<V>((x.as_mut_ptr(), x.len()), m, gamma)) });
+    if status != Status::Ok {
+        x.fill(status.fill());
+    }
+    status
+}
+
+outlined! {
+    /// Maximum of a row, NaN if it holds one; puts the probabilities in its place if it is finite.
+    ///
+    /// # Safety
+    /// The row is readable and writable; the CPU has the instruction set of `V`.
+    unsafe fn replace_row<V, P: Power>(power: P, row: (*mut f32, usize), m: f64, gamma: f64) -> f32 => replace_row_any
+}
+
+/// # Safety
+/// As [`replace_row`].
+#[inline(always)]
+unsafe fn replace_row_any<V: Vector, P: Power>(power: P, (x, d): (*mut f32, usize), m: f64, gamma: f64) -> f32 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let max = row_max::<V>(x, d);
+        if max.is_finite() {
+            all_in_place::<V, P>(power, (x, x, d), Frame { max, scale: (1.0 / gamma) as f32 }, m);
+        }
+        max
+    }
+}
+
+/// Writes the probabilities of a row of which all entries are looked at: of scores, to the same place or another.
+///
+/// # Safety
+/// The row is readable, its place writable for as many floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn all_in_place<V: Vector, P: Power>(
+    power: P,
+    (z, out, d): (*const f32, *mut f32, usize),
+    frame: Frame,
+    m: f64,
+) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        for k in 0..d {
+            *out.add(k) = (*z.add(k) - frame.max) * frame.scale;
+        }
+        let factor = weigh::<V, P>(power, out, d, m);
+        for k in 0..d {
+            *out.add(k) *= factor;
+        }
+    }
+}
+
 outlined! {
     /// Maximum of a row, NaN if it holds one; writes the probabilities if it is finite.
     ///
@@ -171,13 +229,7 @@ unsafe fn solve_row_any<V: Vector, P: Power>(
         let frame = Frame { max, scale: (1.0 / gamma) as f32 };
         let least = cut(-1.0, frame);
         let Some(n) = collect_few::<V>(z, d, least, ROOM, list, index) else {
-            for k in 0..d {
-                *out.add(k) = (*z.add(k) - frame.max) * frame.scale;
-            }
-            let factor = weigh::<V, P>(power, out, d, m);
-            for k in 0..d {
-                *out.add(k) *= factor;
-            }
+            all_in_place::<V, P>(power, (z, out, d), frame, m);
             return max;
         };
         make_ready::<V>(list, n, frame);

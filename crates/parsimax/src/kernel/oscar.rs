@@ -27,8 +27,10 @@ mod passes;
 
 use super::Status;
 use super::structured::Rows;
+use super::tv::Score;
 use super::vector::Vector;
 use passes::{Scale, Step};
+use std::cell::Cell;
 
 /// Rows up to this width are sorted at once.
 const FEW: usize = 32;
@@ -133,11 +135,56 @@ unsafe fn row<V: Vector>(z: &[f32], out: &mut [f32], lambda: f64, gamma: f64, po
     } else if z.len() <= FEW {
         pools.sort_all(z, (max, lowest), l, gamma, out);
     } else {
-        let scale = Scale::new((max, lowest), (z.len() / 32).clamp(16, BUCKETS).next_power_of_two());
-        // SAFETY: as above.
-        unsafe { pools.solve::<V>(z, scale, l, gamma, out) };
+        let scale = Scale::new((max, lowest), buckets(z.len()));
+        // SAFETY: as above; both slices have the length of the row.
+        unsafe {
+            let (t, is_stepped) = pools.solve::<V>(z, scale, l, gamma);
+            if is_stepped {
+                passes::write::<V>(z.as_ptr(), out.as_mut_ptr(), z.len(), max, &raw const pools.steps[..]);
+            } else {
+                pools.look_up(z, scale, t, gamma, Cell::from_mut(out).as_slice_of_cells());
+            }
+        }
     }
     status
+}
+
+/// Replaces the scores of a row, all finite, by its probabilities.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`; the row holds an entry.
+pub(crate) unsafe fn in_place<V: Vector>(x: &mut [f32], lambda: f64, gamma: f64, pools: &mut Pools) -> Status {
+    let (d, l) = (x.len(), lambda * gamma);
+    if d <= FEW {
+        let mut z = [0.0; FEW];
+        z[..d].copy_from_slice(x);
+        // SAFETY: as the caller vouches.
+        return unsafe { row::<V>(&z[..d], x, lambda, gamma, pools) };
+    }
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let (max, lowest) = passes::survey::<V>(x.as_ptr(), d, l * (d - 1) as f64 + gamma);
+        let status = Status::of_max(max);
+        if status != Status::Ok {
+            x.fill(status.fill());
+            return status;
+        }
+        let scale = Scale::new((max, lowest), buckets(d));
+        let (t, is_stepped) = pools.solve::<V>(x, scale, l, gamma);
+        if is_stepped {
+            let place = x.as_mut_ptr();
+            passes::write::<V>(place, place, d, max, &raw const pools.steps[..]);
+        } else {
+            let place = Cell::from_mut(x).as_slice_of_cells();
+            pools.look_up(place, scale, t, gamma, place);
+        }
+        status
+    }
+}
+
+/// How many buckets the scores of a row are put in.
+fn buckets(d: usize) -> usize {
+    (d / 32).clamp(16, BUCKETS).next_power_of_two()
 }
 
 /// The bits of a score, in an order that descends.
@@ -170,11 +217,12 @@ impl Pools {
         }
     }
 
-    /// A row of many.
+    /// The threshold of a row of many, and whether its probabilities are few, those of the steps; else they are
+    /// [looked up](Pools::look_up).
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
-    unsafe fn solve<V: Vector>(&mut self, z: &[f32], scale: Scale, l: f64, gamma: f64, out: &mut [f32]) {
+    unsafe fn solve<V: Vector>(&mut self, z: &[f32], scale: Scale, l: f64, gamma: f64) -> (f64, bool) {
         self.buckets.clear();
         self.buckets.resize(scale.count + 1, Bucket::default());
         self.keys.clear();
@@ -197,12 +245,7 @@ impl Pools {
             self.pool_buckets(z, scale, l);
         }
         let t = threshold(&self.pools, gamma);
-        if self.find_steps(z, scale, t, gamma) {
-            // SAFETY: as above; both slices have the length of the row.
-            unsafe { passes::write::<V>(z.as_ptr(), out.as_mut_ptr(), z.len(), scale.max, &raw const self.steps[..]) };
-        } else {
-            self.look_up(z, scale, t, gamma, out);
-        }
+        (t, self.find_steps(z, scale, t, gamma))
     }
 
     /// Counts and sums of the buckets, from differences that are rounded to f32.
@@ -314,8 +357,9 @@ impl Pools {
         true
     }
 
-    /// Writes the probability of every score: that of its bucket, or its own if that was sorted.
-    fn look_up(&mut self, z: &[f32], scale: Scale, t: f64, gamma: f64, out: &mut [f32]) {
+    /// Writes the probability of every score, perhaps in its own place: that of its bucket, or its own if that was
+    /// sorted.
+    fn look_up<S: Score>(&mut self, z: &[S], scale: Scale, t: f64, gamma: f64, out: &[Cell<f32>]) {
         let (mut rank, mut at) = (0.0, 0);
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.len > 0) {
             while self.pools[at].end() <= rank {
@@ -324,8 +368,8 @@ impl Pools {
             bucket.p = probability(&self.pools[at], t, gamma);
             rank += bucket.len as f64;
         }
-        for (out, z) in out.iter_mut().zip(z) {
-            *out = self.buckets[scale.bucket(*z)].p;
+        for (out, z) in out.iter().zip(z) {
+            out.set(self.buckets[scale.bucket(z.score())].p);
         }
         let (mut rank, mut next, mut at) = (0.0, 0, 0);
         for bucket in &self.buckets {
@@ -334,7 +378,7 @@ impl Pools {
                 while self.pools[at].end() <= rank + k as f64 {
                     at += 1;
                 }
-                out[place(*key)] = probability(&self.pools[at], t, gamma);
+                out[place(*key)].set(probability(&self.pools[at], t, gamma));
             }
             (rank, next) = (rank + bucket.len as f64, behind);
         }

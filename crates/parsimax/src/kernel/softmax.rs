@@ -111,6 +111,27 @@ pub(crate) unsafe fn forward<V: Vector>(job: &mut Forward<'_>, loss: Option<(f32
     unsafe { weigh::<V, All>(All, job, loss) }
 }
 
+/// Replaces a row of scores by its probabilities; one that is not fit is left as it is.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`; the row holds an entry.
+pub(crate) unsafe fn in_place<V: Vector>(x: &mut [f32], scale: f32) -> Status {
+    // SAFETY: as the caller vouches.
+    unsafe { replace::<V, All>(All, x, scale) }
+}
+
+/// [`in_place`] over the entries that count.
+///
+/// # Safety
+/// As [`in_place`].
+pub(crate) unsafe fn replace<V: Vector, S: Survey>(survey: S, x: &mut [f32], scale: f32) -> Status {
+    let (place, mut known) = (x.as_mut_ptr(), [Known::NOTHING]);
+    let block = Block { z: place, out: place, d: x.len(), scale, gain: 1.0 };
+    // SAFETY: as the caller vouches; what is stored takes the place of what was read for the last time.
+    unsafe { rows::<V, S>(survey, block, &raw mut known[..]) };
+    Status::of_max(known[0].max)
+}
+
 /// Some rows by pointer, and the factors on their scores and on their probabilities.
 #[derive(Clone, Copy)]
 struct Block {

@@ -87,7 +87,7 @@ pub struct Rows<'a> {
 /// Rows of scores, probabilities and an incoming gradient, and where `Jᵀv = Jv` goes.
 #[derive(Debug)]
 pub struct Gradients<'a> {
-    /// Scores, of which only −∞ is looked at.
+    /// Scores, of which only −∞ is looked at; empty if `out` holds −∞ in the places of masked entries.
     pub z: &'a [f32],
     /// Probabilities that the forward pass wrote.
     pub p: &'a [f32],
@@ -115,6 +115,25 @@ pub(crate) unsafe fn forward<V: Vector>(Structured { structure, gamma }: Structu
     }
 }
 
+/// Replaces a row of scores, at least one and all finite, by its probabilities.
+///
+/// # Safety
+/// The CPU has the instruction set of `V`.
+pub(crate) unsafe fn in_place<V: Vector>(
+    Structured { structure, gamma }: Structured,
+    x: &mut [f32],
+    work: &mut Work,
+) -> Status {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        match structure {
+            Structure::Fused(lambda) => fused::in_place::<V>(x, lambda, gamma, &mut work.hulls),
+            Structure::Oscar(lambda) => oscar::in_place::<V>(x, lambda, gamma, &mut work.oscar),
+            Structure::SquaredNorm(m) => norm::in_place::<V>(x, m, gamma),
+        }
+    }
+}
+
 /// Row by row.
 fn each(job: Rows<'_>, mut solve: impl FnMut(&[f32], &mut [f32], &mut Work) -> Status) {
     let Rows { z, d, out, status, work } = job;
@@ -132,7 +151,7 @@ pub(crate) unsafe fn backward<V: Vector>(Structured { structure, gamma }: Struct
         // SAFETY: the rows lie within their slices; the caller vouches for the instruction set.
         unsafe {
             let slice = |x| std::slice::from_raw_parts(row(x), d);
-            let (z, p, v) = (slice(z), slice(p), slice(v));
+            let (z, p, v) = ((!z.is_empty()).then(|| slice(z)), slice(p), slice(v));
             match structure {
                 Structure::Fused(_) => groups::neighbours::<V>(z, (p, v), out, gamma, work),
                 Structure::Oscar(_) => groups::anywhere::<V>((p, v), out, gamma, work),

@@ -15,10 +15,21 @@ use crate::numeric;
 /// Replaces `x` (maximum 0) by its α-entmax, α = 1 + δ ≤ 2, and returns `t`.
 pub(crate) fn solve(x: &mut [f64], delta: f64) -> f64 {
     let weight = |p: f64| p.powf(1.0 - delta);
+    let t = threshold(x.iter().map(|x| (*x, 1.0)), delta);
+    for x in x.iter_mut() {
+        *x = power(delta, *x - t);
+    }
+    numeric::polish(x, 1.0, weight);
+    t
+}
+
+/// `t` of entries (maximum 0) of which each stands for so many.
+pub(crate) fn threshold(entries: impl Iterator<Item = (f64, f64)> + Clone, delta: f64) -> f64 {
     let mut t = 0.0;
     for _ in 0..MAX_STEPS {
-        let mass = numeric::sum(x.iter().map(|x| power(delta, x - t)));
-        let slope: f64 = x.iter().map(|x| power(delta, x - t)).filter(|p| *p > 0.0).map(weight).sum();
+        let powers = || entries.clone().map(|(x, n)| (power(delta, x - t), n)).filter(|(p, _)| *p > 0.0);
+        let mass = numeric::sum(powers().map(|(p, n)| n * p));
+        let slope: f64 = powers().map(|(p, n)| n * p.powf(1.0 - delta)).sum();
         let next = t + mass * log_deformed(delta, mass) / slope;
         if next.is_nan() || next <= t {
             break;
@@ -29,10 +40,6 @@ pub(crate) fn solve(x: &mut [f64], delta: f64) -> f64 {
             break;
         }
     }
-    for x in x.iter_mut() {
-        *x = power(delta, *x - t);
-    }
-    numeric::polish(x, 1.0, weight);
     t
 }
 

@@ -14,7 +14,7 @@ fn weight(map: Map, p: f64) -> f64 {
 }
 
 /// `scale · s ⊙ (v − <s,v>/Σs)`.
-fn reference_vjp(map: Map, p: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
+pub(super) fn reference_vjp(map: Map, p: &[f32], v: &[f32], scale: f32) -> Vec<f64> {
     let s: Vec<f64> = p.iter().map(|&p| weight(map, f64::from(p))).collect();
     let total: f64 = s.iter().sum();
     let sv: f64 = s.iter().zip(v).filter(|(s, _)| **s > 0.0).map(|(s, &v)| s * f64::from(v)).sum();

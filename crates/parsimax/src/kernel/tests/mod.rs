@@ -8,6 +8,7 @@ mod edges;
 mod forward;
 mod loss;
 mod matmul;
+mod place;
 mod ranked;
 mod structured;
 mod sweep;

@@ -223,7 +223,29 @@ def _into(out, z, theta, mask, spec):
         raise TypeError(f"{kind.name}: out must have dtype {z.dtype}, got {out.dtype}")
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (z, theta, out)):
         raise ValueError(f"{kind.name}: out does not go with gradients; use torch.no_grad()")
+    if z.numel() and ordinary() and is_plain(z, theta, mask, out) and not _overlaps(out, z, mask):
+        _call.forward(z.detach(), theta, mask, spec, out)
+        torch.autograd.graph.increment_version(out)
+        return out
     return out.copy_(evaluate(z, theta, mask, spec))
+
+
+def _overlaps(out: Tensor, *inputs: Tensor | None) -> bool:
+    """Whether a result could not be written while the others are read, or has no place of its own for every entry."""
+    size = out.element_size()
+    steps = sorted((abs(s), n) for s, n in zip(out.stride(), out.shape, strict=True) if n > 1)
+    reach = 0
+    for step, n in steps:
+        if step <= reach:
+            return True
+        reach += step * (n - 1)
+    low, high = out.data_ptr(), out.data_ptr() + (reach + 1) * size
+    for t in inputs:
+        if t is not None and t.numel():
+            span = sum((n - 1) * s for s, n in zip(t.stride(), t.shape, strict=True))
+            if t.data_ptr() < high and low < t.data_ptr() + (span + 1) * t.element_size():
+                return True
+    return False
 
 
 def hourglass(z: Tensor, q: float, mask: Tensor | None, spec: Spec) -> Tensor:

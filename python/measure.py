@@ -1,9 +1,10 @@
 """The bars of the Python package, measured beside torch in one process and interleaved, best of many.
 
 python measure.py               # overhead of small calls, and time as a fraction of torch's
-python measure.py --memory      # peak memory beyond the output (Linux)
+python measure.py --memory      # peak memory beyond the output (Linux), of all mappings or of those named behind it
 """
 
+import os
 import subprocess
 import sys
 import time
@@ -11,8 +12,10 @@ import time
 # What is installed is measured, not what a build may have left beside this file.
 sys.path.pop(0)
 
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+import parsimax  # noqa: E402
 import parsimax.torch as px  # noqa: E402
 
 
@@ -71,16 +74,121 @@ def status(key):
         return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(key))
 
 
-def memory_of(name, rows, columns, dtype, scale):
-    f, dtype = getattr(px, name), getattr(torch, dtype)
-    f(torch.randn(64, 2048, dtype=dtype))
-    z = torch.randn(int(rows), int(columns), dtype=dtype).mul_(float(scale))
+# Whoever measures many calls in one process wants what was freed to be gone: no page of one call serves the next.
+PLAIN_HEAP = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+
+
+def beyond(call):
+    """Bytes at the peak of a call beyond those held before and those of the arrays it returns."""
     with open("/proc/self/clear_refs", "w") as refs:
         refs.write("5")  # forget the peak so far
     before = status("VmRSS")
-    p = f(z)
-    beyond = status("VmHWM") - before - p.numel() * p.element_size()
-    print(f"{name} {rows}×{columns} {dtype}, N(0, {scale}²): {beyond / 2**20:.2f} MB beyond the output")
+    result = call()
+    arrays = result if isinstance(result, (tuple, list)) else [result]
+    return status("VmHWM") - before - sum(a.nbytes for a in arrays if a is not None)
+
+
+def scores(rows, columns, dtype="float32", scale=1.0, kind="normal"):
+    """Rows of scores; the smaller the scale, the larger the support."""
+    torch.manual_seed(0)
+    z = torch.randn(rows, columns)
+    if kind == "ascending":
+        z = z.sort().values
+    return z.mul_(scale).to(getattr(torch, dtype))
+
+
+def forwards(f, z):
+    """Ways to call a mapping, by what is unusual about them: functions that return all that is new."""
+    rows, columns = z.shape
+    mask = torch.rand(rows, columns) < 0.8
+    sparse = torch.rand(rows, columns) < 0.2
+    yield "plain", lambda: f(z)
+    yield "mask", lambda: f(z, mask=mask)
+    yield "mask that leaves little", lambda: f(z, mask=sparse)
+    yield "gamma", lambda: f(z, gamma=0.7)
+    if z.dtype == torch.float32:
+        columnar, wide = z.t().contiguous(), torch.stack([z, z], dim=-1)
+        yield "first axis", lambda: f(columnar, dim=0)
+        yield "first axis, mask", lambda: f(columnar, dim=0, mask=mask.t())
+        yield "columns one behind the other", lambda: f(columnar.t())
+        yield "every other score", lambda: f(wide[..., 0])
+        out = torch.empty_like(z).fill_(0)
+        yield "out", lambda: [f(z, out=out)][1:]
+        array, place = columnar.numpy(), np.ones((rows, columns), np.float32, order="F")
+        yield "NumPy, Fortran order", lambda: getattr(parsimax, f.__name__)(array.T)
+        yield "NumPy, out in Fortran order", lambda: [getattr(parsimax, f.__name__)(array.T, out=place)][1:]
+        yield "NumPy, from the last on", lambda: getattr(parsimax, f.__name__)(z.numpy()[:, ::-1])
+
+
+def backwards(f, z):
+    """Backward passes, as `forwards`."""
+    leaf, v = z.clone().requires_grad_(), torch.randn(z.shape).to(z.dtype)
+    mask = torch.rand(z.shape) < 0.8
+    p, q = f(leaf), f(leaf, mask=mask)
+    yield "plain", lambda: torch.autograd.grad(p, leaf, v, retain_graph=True)
+    yield "a gradient that is expanded", lambda: torch.autograd.grad(p, leaf, v[:1, :1].expand_as(p), retain_graph=True)
+    yield "mask", lambda: torch.autograd.grad(q, leaf, v, retain_graph=True)
+
+
+def losses(name, z):
+    """Losses with their gradient, as `forwards`."""
+    f, (rows, columns) = getattr(px, f"{name}_loss"), z.shape
+    leaf, classes = z.clone().requires_grad_(), torch.randint(columns, (rows,))
+    soft, labels = torch.rand(z.shape), torch.zeros(z.shape, dtype=torch.bool)
+    soft /= soft.sum(-1, keepdim=True)
+    labels[:, ::1000] = True
+    mask = torch.rand(z.shape) < 0.8
+    mask[torch.arange(rows), classes] = True
+
+    def run(target, **options):
+        (gradient,) = torch.autograd.grad(f(leaf, target, reduction="sum", **options), leaf)
+        return gradient
+
+    yield "classes", lambda: run(classes)
+    yield "classes, mask", lambda: run(classes, mask=mask)
+    yield "classes, smoothing", lambda: run(classes, label_smoothing=0.1)
+    yield "distributions", lambda: run(soft)
+    yield "sets", lambda: run(labels)
+
+
+def others(z):
+    """What is neither: learned parameters, sparse results, attention."""
+    rows = len(z)
+    leaf, v = z.clone().requires_grad_(), torch.randn(z.shape)
+    alpha = torch.linspace(1.2, 1.8, rows).reshape(rows, 1).requires_grad_()
+    p = px.entmax(leaf, alpha)
+    yield "entmax, alpha of every row", lambda: px.entmax(z, alpha.detach())
+    yield "its backward", lambda: torch.autograd.grad(p, (leaf, alpha), v, retain_graph=True)
+    for scale in (1.0, 0.01):
+        array = (scale * z).numpy()
+        yield f"entmax_csr of N(0, {scale}²)", lambda: arrays_of(parsimax.entmax_csr(array, 1.5))
+    x = torch.randn(1, 1024, 64)
+    for kind, layer in [("ours", px.MultiheadAttention), ("torch's", torch.nn.MultiheadAttention)]:
+        attention = layer(64, 4, batch_first=True)
+        yield f"attention of 1024 queries, {kind}", lambda: attention(x, x, x, need_weights=False)[0]
+
+
+def arrays_of(sparse):
+    return [sparse.indptr, sparse.indices, sparse.data] if hasattr(sparse, "indptr") else list(sparse)
+
+
+def memory_of(group, name, *shape_dtype_scale):
+    """Measures one group of calls and says how much of each is beyond its output."""
+    rows, columns, dtype, scale, kind = shape_dtype_scale
+    label = f"{name} {group} {rows}×{columns} {dtype} {kind} {scale}"
+    f = getattr(px, name, None)
+
+    def cases(z):
+        if group == "others":
+            return others(z)
+        return losses(name, z) if group == "loss" else {"forward": forwards, "backward": backwards}[group](f, z)
+
+    # Modules, pools and tables are loaded by calls that do not count.
+    for _, call in cases(scores(64, 2048, dtype)):
+        call()
+    for what, call in cases(scores(int(rows), int(columns), dtype, float(scale), kind)):
+        extra = beyond(call) / 2**20
+        print(f"{'over' if extra > 1 else 'ok  '} {extra:8.2f} MB  {label}: {what}", flush=True)
 
 
 FORWARD = (
@@ -96,21 +204,37 @@ FORWARD = (
     "normmax",
     "budget",
 )
+BACKWARD = tuple(name for name in FORWARD if name != "budget")
+LOSSES = ("softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "sq_pnorm_max", "normmax", "ev_softmax")
 
 
-def memory():
-    for name in FORWARD:
-        for rows, columns in [(4096, 512), (16, 131072), (1, 1 << 20), (1, 8 << 20)]:
-            for dtype in ("float32", "float64"):
-                for scale in ("1", "0.1"):
-                    arguments = ["--memory", name, str(rows), str(columns), dtype, scale]
-                    subprocess.run([sys.executable, __file__, *arguments], check=True)
+def memory(names):
+    """Every mapping, or the ones named: at most a megabyte beyond the output is what the package promises."""
+    chosen = [n for n in FORWARD if not names or n in names]
+    for name in chosen:
+        for shape in [("4096", "512"), ("16", "131072"), ("1", str(4 << 20))]:
+            for dtype in ("float32", "float64", "float16", "bfloat16"):
+                for scale in ("1", "0.1", "0.01") if dtype == "float32" else ("0.1",):
+                    measured("forward", name, *shape, dtype, scale, "normal")
+                    if name in BACKWARD:
+                        measured("backward", name, *shape, dtype, scale, "normal")
+            measured("forward", name, *shape, "float32", "1", "ascending")
+            if name in LOSSES:
+                measured("loss", name, *shape, "float32", "0.1", "normal")
+    if not names or "others" in names:
+        for shape in [("4096", "512"), ("2", str(2 << 20))]:
+            measured("others", "entmax", *shape, "float32", "0.1", "normal")
+
+
+def measured(*arguments):
+    """One group of calls in a process of its own."""
+    subprocess.run([sys.executable, __file__, "--group", *arguments], check=True, env={**os.environ, **PLAIN_HEAP})
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 2:
+    if "--group" in sys.argv:
         memory_of(*sys.argv[2:])
     elif "--memory" in sys.argv:
-        memory()
+        memory(sys.argv[2:])
     else:
         speed()

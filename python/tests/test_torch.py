@@ -1,5 +1,9 @@
 """The mappings on tensors: parity, derivatives of every order, transforms, dtypes, errors."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from conftest import NAMES, total
@@ -250,6 +254,78 @@ def test_small_shapes(name):
 def test_errors_name_the_argument(call, error, words):
     with pytest.raises(error, match=words):
         call(torch.zeros(2, 3))
+
+
+# What a row of two million scores needs beyond its result, in kilobytes, in a process of its own.
+LONG_ROWS = """
+import torch, parsimax.torch as px
+
+def peak(key):
+    with open("/proc/self/status") as lines:
+        return next(int(line.split()[1]) for line in lines if line.startswith(key))
+
+def beyond(call):
+    with open("/proc/self/clear_refs", "w") as refs:
+        refs.write("5")
+    before = peak("VmRSS")
+    result = call()
+    return peak("VmHWM") - before - result.nbytes // 1024
+
+z = torch.randn(1, 1 << 21)
+mask, out, twice = torch.rand(z.shape) < 0.9, torch.ones_like(z), torch.stack([z, z], -1)
+narrow = z.bfloat16()
+for name in ("softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "ev_softmax", "normmax"):
+    f = getattr(px, name)
+    f(z[:, :70000].contiguous(), mask=mask[:, :70000])
+    print(name, "mask", beyond(lambda: f(z, mask=mask)))
+    print(name, "strides", beyond(lambda: f(twice[..., 0])))
+    print(name, "out", beyond(lambda: f(z, out=out)[:0]))
+    if name in ("softmax", "sparsemax", "entmax15", "entmax"):
+        print(name, "bfloat16", beyond(lambda: f(narrow, mask=mask)))
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/clear_refs"), reason="Linux alone tells the peak of a call")
+def test_long_rows_take_a_megabyte_beyond_their_result():
+    # What is freed goes back at once, so that no page of one call serves the next.
+    heap = {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0", "MALLOC_ARENA_MAX": "1"}
+    code, env = [sys.executable, "-c", LONG_ROWS], {**os.environ, **heap}
+    run = subprocess.run(code, capture_output=True, text=True, timeout=300, check=False, env=env)
+    assert run.returncode == 0, run.stderr
+    lines = [line.split() for line in run.stdout.splitlines()]
+    assert len(lines) == 8 * 3 + 4
+    assert all(int(kilobytes) <= 1024 for *_, kilobytes in lines), run.stdout
+
+
+def test_masked_long_rows_are_those_without_the_masked_entries():
+    torch.manual_seed(3)
+    z = torch.randn(1, 66_000)
+    mask = torch.rand(z.shape) < 0.7
+    for name in NAMES:
+        for dtype in (torch.float32, torch.float64, torch.bfloat16):
+            f, x = getattr(pt, name), (0.3 * z).to(dtype)
+            p = f(x, mask=mask)
+            assert (p[~mask] == 0).all()
+            # Two orders of summation in single precision, or a unit of the last of eight binary digits.
+            close = {"atol": 1e-6, "rtol": 2e-2 if dtype == torch.bfloat16 else 1e-4}
+            torch.testing.assert_close(p[mask], f(x[mask]), **close)
+
+
+def test_out_is_written_in_place_whatever_its_strides():
+    z = torch.randn(5, 6)
+    expected = pt.entmax15(z)
+    for out in (torch.empty(5, 6), torch.empty(6, 5).t(), torch.empty(5, 12)[:, ::2], torch.empty(1, 6).expand(5, 6)):
+        if out.stride(0) == 0:
+            with pytest.raises(RuntimeError):  # as for every result of torch
+                pt.entmax15(z, out=out)
+            continue
+        version = out._version
+        assert pt.entmax15(z, out=out) is out
+        assert out._version > version
+        torch.testing.assert_close(out, expected, atol=0, rtol=0)
+    shifted = torch.cat([z.flatten(), torch.zeros(1)])
+    pt.entmax15(shifted[:30].view(5, 6), out=shifted[1:].view(5, 6))
+    torch.testing.assert_close(shifted[1:].view(5, 6), expected, atol=0, rtol=0)
 
 
 def test_random_shapes_sum_to_one():

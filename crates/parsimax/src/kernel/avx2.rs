@@ -1,6 +1,6 @@
 //! AVX2 with FMA: eight lanes.
 
-use super::vector::{Task, Vector};
+use super::vector::{Lift, Task, Vector, add_powers};
 use std::arch::x86_64::*;
 
 /// Eight floats in a `ymm` register.
@@ -319,6 +319,28 @@ impl Vector for Avx2 {
             let lo = _mm256_cvtps_pd(_mm256_castps256_ps128(v.0));
             let hi = _mm256_cvtps_pd(_mm256_extractf128_ps::<1>(v.0));
             (_mm256_add_pd(w.0, lo), _mm256_add_pd(w.1, hi))
+        }
+    }
+    #[inline(always)]
+    fn wide_add_powers((p, s): (Self::Wide, Self::Wide), z: Self, m: __m256, lift: Lift) -> (Self::Wide, Self::Wide) {
+        let (mut lanes, mut sums) = ([0.0; 8], [[0.0; 8]; 2]);
+        // SAFETY: the arrays hold eight numbers; `z` exists, so the CPU has AVX2.
+        unsafe {
+            z.store(lanes.as_mut_ptr());
+            Self::wide_store(p, sums[0].as_mut_ptr());
+            Self::wide_store(s, sums[1].as_mut_ptr());
+            let [p, s] = &mut sums;
+            add_powers((p, s), lanes, Self::bits(m), lift);
+            let [p, s] = sums.map(|sum| (_mm256_loadu_pd(sum.as_ptr()), _mm256_loadu_pd(sum.as_ptr().add(4))));
+            (p, s)
+        }
+    }
+    #[inline(always)]
+    unsafe fn wide_store(w: (__m256d, __m256d), p: *mut f64) {
+        // SAFETY: the caller vouches for eight writable numbers; a sum exists, so the CPU has AVX2.
+        unsafe {
+            _mm256_storeu_pd(p, w.0);
+            _mm256_storeu_pd(p.add(4), w.1);
         }
     }
     #[inline(always)]

@@ -1,6 +1,6 @@
 //! AVX-512F: sixteen lanes.
 
-use super::vector::{Task, Vector};
+use super::vector::{Lift, Task, Vector};
 use std::arch::x86_64::*;
 
 /// Sixteen floats in a `zmm` register.
@@ -74,6 +74,80 @@ const EXP_REST: [f32; 3] = [0.055_505_738, 0.240_233_56, std::f32::consts::LN_2]
 /// `1.5·2¹⁹`: adding it rounds to sixteenths, whose number is in the low bits.
 const ROUND_SIXTEENTHS: f32 = 786_432.0;
 
+/// The same in f64, for sums of powers: the middles of sixteenths of a mantissa, their logarithms, `log₂(1 + r)/r` for
+/// `|r|` up to 1/31 (error 8e−12), `2^{j/16}`, and `(2ᶠ − 1)/f` (error 3e−13).
+const MIDDLE_INVERSE: [f64; 16] = [
+    0.969_696_969_696_969_7,
+    0.914_285_714_285_714_3,
+    0.864_864_864_864_864_9,
+    0.820_512_820_512_820_5,
+    0.780_487_804_878_048_8,
+    0.744_186_046_511_627_9,
+    0.711_111_111_111_111_1,
+    0.680_851_063_829_787_2,
+    0.653_061_224_489_795_9,
+    0.627_450_980_392_156_9,
+    0.603_773_584_905_660_4,
+    0.581_818_181_818_181_8,
+    0.561_403_508_771_929_8,
+    0.542_372_881_355_932_2,
+    0.524_590_163_934_426_3,
+    0.507_936_507_936_507_9,
+];
+const MIDDLE_LOG: [f64; 16] = [
+    0.044_394_119_358_453_395,
+    0.129_283_016_944_966_5,
+    0.209_453_365_628_949_7,
+    0.285_402_218_862_248_37,
+    0.357_552_004_618_083_6,
+    0.426_264_754_702_097_96,
+    0.491_853_096_329_674_67,
+    0.554_588_851_677_637_4,
+    0.614_709_844_115_208_3,
+    0.672_425_341_971_495_6,
+    0.727_920_454_563_199_2,
+    0.781_359_713_524_659_7,
+    0.832_890_014_164_741_7,
+    0.882_643_049_361_841_2,
+    0.930_737_337_562_886_2,
+    0.977_279_923_499_916_5,
+];
+const WIDE_LOG_REST: [f64; 6] = [
+    -0.240_730_920_493_935_8,
+    0.288_860_996_382_574_56,
+    -0.360_673_650_250_092_24,
+    0.480_898_221_284_731_75,
+    -0.721_347_520_450_839_5,
+    1.442_695_040_896_229_1,
+];
+const WIDE_SIXTEENTHS: [f64; 16] = [
+    1.0,
+    1.044_273_782_427_413_8,
+    1.090_507_732_665_257_7,
+    1.138_788_634_756_691_6,
+    1.189_207_115_002_721,
+    1.241_857_812_073_484,
+    1.296_839_554_651_009_6,
+    1.354_255_546_936_892_7,
+    std::f64::consts::SQRT_2,
+    1.476_826_145_939_499_3,
+    1.542_210_825_407_940_7,
+    1.610_490_331_949_254_3,
+    1.681_792_830_507_429,
+    1.756_252_160_373_299_5,
+    1.834_008_086_409_342_4,
+    1.915_206_561_397_147_4,
+];
+const WIDE_EXP_REST: [f64; 5] = [
+    0.001_333_375_639_104_990_2,
+    0.009_618_317_159_439_12,
+    0.055_504_108_659_393_47,
+    0.240_226_506_913_184_92,
+    std::f64::consts::LN_2,
+];
+/// `1.5·2⁴⁸`: adding it rounds to sixteenths, whose number is in the low bits.
+const WIDE_ROUND_SIXTEENTHS: f64 = 422_212_465_065_984.0;
+
 /// All lanes of each of sixteen vectors joined by an operation, one vector a lane: neighbours in four rounds, half the
 /// work of a transposition. A macro, because closures are compiled without the features of their surroundings and not
 /// always inlined.
@@ -142,6 +216,47 @@ unsafe fn exp2_of_near_log(near: __m512i, r: __m512, exponent: __m512) -> __m512
         // The power of two is that of the whole part.
         let is_normal = _mm512_cmp_ps_mask::<_CMP_GT_OQ>(rounded, _mm512_set1_ps(-126.0));
         _mm512_maskz_scalef_ps(is_normal, _mm512_fmadd_ps(rest, _mm512_mul_ps(near, f), near), rounded)
+    }
+}
+
+/// A look into a table of sixteen, by the four low bits.
+///
+/// # Safety
+/// The CPU has AVX-512F.
+#[inline(always)]
+unsafe fn look(table: &[f64; 16], place: __m512i) -> __m512d {
+    // SAFETY: the table holds sixteen numbers; the caller vouches for the instruction set.
+    unsafe { _mm512_permutex2var_pd(_mm512_loadu_pd(table.as_ptr()), place, _mm512_loadu_pd(table.as_ptr().add(8))) }
+}
+
+/// `u^e` of positive normal numbers, to 1e−12 if the result is not above 1.
+///
+/// # Safety
+/// The CPU has AVX-512F.
+#[inline(always)]
+unsafe fn wide_power(u: __m512d, e: __m512d) -> __m512d {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let place = _mm512_srli_epi64::<48>(_mm512_castpd_si512(u));
+        let m = _mm512_getmant_pd::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(u);
+        let r = _mm512_fmsub_pd(m, look(&MIDDLE_INVERSE, place), _mm512_set1_pd(1.0));
+        let whole = _mm512_add_pd(_mm512_getexp_pd(u), look(&MIDDLE_LOG, place));
+        let mut rest = _mm512_set1_pd(WIDE_LOG_REST[0]);
+        for c in &WIDE_LOG_REST[1..] {
+            rest = _mm512_fmadd_pd(rest, r, _mm512_set1_pd(*c));
+        }
+        let log = _mm512_fmadd_pd(rest, r, whole);
+        let magic = _mm512_set1_pd(WIDE_ROUND_SIXTEENTHS);
+        let places = _mm512_fmadd_pd(log, e, magic);
+        let rounded = _mm512_sub_pd(places, magic);
+        let f = _mm512_fmsub_pd(log, e, rounded);
+        let near = look(&WIDE_SIXTEENTHS, _mm512_castpd_si512(places));
+        let mut rest = _mm512_set1_pd(WIDE_EXP_REST[0]);
+        for c in &WIDE_EXP_REST[1..] {
+            rest = _mm512_fmadd_pd(rest, f, _mm512_set1_pd(*c));
+        }
+        // The power of two is that of the whole part.
+        _mm512_scalef_pd(_mm512_fmadd_pd(rest, _mm512_mul_pd(near, f), near), rounded)
     }
 }
 
@@ -250,6 +365,27 @@ impl Vector for Avx512 {
             let r = _mm512_fmsub_ps(m, inverse, one);
             let r = _mm512_mask_mov_ps(r, is_near, _mm512_fmadd_ps(less.0, twice, _mm512_sub_ps(twice, one)));
             Avx512(exp2_of_near_log(near, r, exponent.0))
+        }
+    }
+    #[inline(always)]
+    fn log2_near_one(self, less: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
+        unsafe {
+            let near = _mm512_add_epi32(_mm512_castps_si512(self.0), _mm512_set1_epi32(0x40_0000));
+            let place = _mm512_srli_epi32::<19>(near);
+            let inverse = _mm512_permutexvar_ps(place, _mm512_loadu_ps(NEAR_INVERSE.as_ptr()));
+            let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
+            let r = _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0));
+            // Well within the two places next to 1, however `self` was rounded.
+            let is_near = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(_mm512_abs_ps(less.0), _mm512_set1_ps(0.03));
+            let r = _mm512_mask_mov_ps(r, is_near, less.0);
+            let log = _mm512_permutexvar_ps(place, _mm512_loadu_ps(NEAR_LOG.as_ptr()));
+            let whole = _mm512_add_ps(_mm512_getexp_ps(_mm512_castsi512_ps(near)), log);
+            let mut rest = _mm512_set1_ps(LOG_REST[0]);
+            for c in &LOG_REST[1..] {
+                rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(*c));
+            }
+            Avx512(_mm512_fmadd_ps(rest, r, whole))
         }
     }
     /// An estimate to fourteen bits and one step of Newton.
@@ -386,6 +522,11 @@ impl Vector for Avx512 {
         m.count_ones() as usize
     }
     #[inline(always)]
+    unsafe fn expand(m: __mmask16, p: *const f32) -> Self {
+        // SAFETY: the caller vouches for sixteen readable floats and for AVX-512F.
+        Avx512(unsafe { _mm512_maskz_expand_ps(m, _mm512_loadu_ps(p)) })
+    }
+    #[inline(always)]
     unsafe fn compress_index(m: __mmask16, base: u32, p: *mut u32) {
         // SAFETY: the caller vouches for sixteen writable integers and for AVX-512F.
         unsafe {
@@ -479,6 +620,39 @@ impl Vector for Avx512 {
         }
     }
     #[inline(always)]
+    fn wide_add_powers(
+        (p, s): (Self::Wide, Self::Wide),
+        z: Self,
+        m: __mmask16,
+        lift: Lift,
+    ) -> (Self::Wide, Self::Wide) {
+        // SAFETY: `z` exists, so the CPU has AVX-512F.
+        unsafe {
+            let (from, unit) = (_mm512_set1_pd(lift.from), _mm512_set1_pd(lift.unit));
+            let (t, e) = (_mm512_set1_pd(lift.t), _mm512_set1_pd(lift.e));
+            macro_rules! half {
+                ($z:expr, $m:expr, $p:expr, $s:expr) => {{
+                    let u = _mm512_fmadd_pd(_mm512_sub_pd(_mm512_cvtps_pd($z), from), unit, t);
+                    let power = wide_power(u, e);
+                    let quotient = _mm512_mul_pd(power, _mm512_rcp14_pd(u));
+                    (_mm512_mask_add_pd($p, $m, $p, power), _mm512_mask_add_pd($s, $m, $s, quotient))
+                }};
+            }
+            let high = _mm256_castpd_ps(_mm512_extractf64x4_pd::<1>(_mm512_castps_pd(z.0)));
+            let low = half!(_mm512_castps512_ps256(z.0), m as u8, p.0, s.0);
+            let high = half!(high, (m >> 8) as u8, p.1, s.1);
+            ((low.0, high.0), (low.1, high.1))
+        }
+    }
+    #[inline(always)]
+    unsafe fn wide_store(w: (__m512d, __m512d), p: *mut f64) {
+        // SAFETY: the caller vouches for sixteen writable numbers; a sum exists, so the CPU has AVX-512F.
+        unsafe {
+            _mm512_storeu_pd(p, w.0);
+            _mm512_storeu_pd(p.add(8), w.1);
+        }
+    }
+    #[inline(always)]
     fn wide_total(w: (__m512d, __m512d)) -> f64 {
         // SAFETY: a sum exists, so the CPU has AVX-512F.
         unsafe { _mm512_reduce_add_pd(_mm512_add_pd(w.0, w.1)) }
@@ -534,6 +708,57 @@ mod tests {
                     let want = if x[i] > 1e-36 { (1.0 + f64::from(less[i])).powf(f64::from(e)) } else { want };
                     assert!((f64::from(out[1][i]) - want).abs() < 1.5e-7, "{}^{e}: {} for {want}", x[i], out[1][i]);
                 }
+            }
+        }
+    }
+
+    outlined! {
+        /// Logarithms of sixteen numbers and what they have beyond 1, and sums of powers `(z + t)^e`.
+        ///
+        /// # Safety
+        /// The CPU has the instruction set of `V`; the pointers hold sixteen numbers.
+        unsafe fn logs<V>(less: *const f32, lift: Lift, out: *mut f32, sums: *mut f64) -> () => logs_any
+    }
+
+    /// # Safety
+    /// As [`logs`].
+    #[inline(always)]
+    unsafe fn logs_any<V: Vector>(less: *const f32, lift: Lift, out: *mut f32, sums: *mut f64) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let less = V::load(less);
+            less.add(V::splat(1.0)).log2_near_one(less).store(out);
+            let none = (V::wide_zero(), V::wide_zero());
+            let (all, zero) = (V::lanes_of(u32::MAX), V::splat(0.0));
+            V::wide_store(V::wide_add_powers(none, less.max(zero), all, lift).0, sums);
+        }
+    }
+
+    #[test]
+    fn logarithms_keep_digits_near_one_and_wide_powers_keep_twelve() {
+        if !dispatch::available().any(|level| level == dispatch::Level::Avx512) {
+            return;
+        }
+        let mut rng = fastrand::Rng::with_seed(75);
+        for round in 0..6000 {
+            // On both sides of 1, however near, and far above it.
+            let less: [f32; 16] = std::array::from_fn(|_| match round % 4 {
+                0 => -rng.f32() * 0.99,
+                1 => (rng.f32() - 0.5) / 8.0,
+                2 => (rng.f32() - 0.5) * (-20.0 * rng.f32()).exp(),
+                _ => (60.0 * rng.f32()).exp(),
+            });
+            let lift = Lift { from: -0.25, unit: 1e-27, t: (-60.0 * rng.f64()).exp() / 2.0, e: 0.1 + 0.8 * rng.f64() };
+            let (mut out, mut sums) = ([0.0f32; 16], [0.0f64; 16]);
+            // SAFETY: the CPU has the instruction set, and the arrays hold sixteen numbers.
+            unsafe { logs::<Avx512>(less.as_ptr(), lift, out.as_mut_ptr(), sums.as_mut_ptr()) };
+            for i in 0..16 {
+                let want = f64::from(less[i]).ln_1p() / std::f64::consts::LN_2;
+                // What 1 + less has lost where it is not near 1.
+                let slack = 3e-7 * want.abs() + if less[i].abs() < 0.03 { 0.0 } else { 2e-7 };
+                assert!((f64::from(out[i]) - want).abs() <= slack, "log of 1 + {}: {} for {want}", less[i], out[i]);
+                let want = ((f64::from(less[i].max(0.0)) + 0.25) * 1e-27 + lift.t).powf(lift.e);
+                assert!((sums[i] - want).abs() < 1e-12, "{} for {want}", sums[i]);
             }
         }
     }

@@ -17,7 +17,8 @@
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
-//! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
+//! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
+//! | `lists.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
@@ -49,6 +50,7 @@ mod fused;
 mod group;
 mod groups;
 mod level;
+mod lists;
 mod long;
 mod loss;
 pub mod matmul;
@@ -71,6 +73,7 @@ mod short;
 mod softmax;
 mod solve;
 mod sorted;
+mod steep_alone;
 mod steep_backward;
 mod structured;
 mod sweep;

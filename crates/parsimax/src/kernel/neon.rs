@@ -1,6 +1,6 @@
 //! NEON: four lanes. Part of every AArch64 machine.
 
-use super::vector::{Task, Vector};
+use super::vector::{Lift, Task, Vector, add_powers};
 use std::arch::aarch64::*;
 
 /// Four floats.
@@ -181,6 +181,33 @@ impl Vector for Neon {
         unsafe {
             let (lo, hi) = (vcvt_f64_f32(vget_low_f32(v.0)), vcvt_high_f64_f32(v.0));
             (vaddq_f64(w.0, lo), vaddq_f64(w.1, hi))
+        }
+    }
+    #[inline(always)]
+    fn wide_add_powers(
+        (p, s): (Self::Wide, Self::Wide),
+        z: Self,
+        m: uint32x4_t,
+        lift: Lift,
+    ) -> (Self::Wide, Self::Wide) {
+        let (mut lanes, mut sums) = ([0.0; 4], [[0.0; 4]; 2]);
+        // SAFETY: the arrays hold four numbers; every AArch64 machine has NEON.
+        unsafe {
+            z.store(lanes.as_mut_ptr());
+            Self::wide_store(p, sums[0].as_mut_ptr());
+            Self::wide_store(s, sums[1].as_mut_ptr());
+            let [p, s] = &mut sums;
+            add_powers((p, s), lanes, Self::bits(m), lift);
+            let [p, s] = sums.map(|sum| (vld1q_f64(sum.as_ptr()), vld1q_f64(sum.as_ptr().add(2))));
+            (p, s)
+        }
+    }
+    #[inline(always)]
+    unsafe fn wide_store(w: (float64x2_t, float64x2_t), p: *mut f64) {
+        // SAFETY: the caller vouches for four writable numbers.
+        unsafe {
+            vst1q_f64(p, w.0);
+            vst1q_f64(p.add(2), w.1);
         }
     }
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! longer than a processor looks ahead. Written over a pair, every operation is issued for
 //! two independent vectors in turn, and one's latency hides the other's.
 
-use super::vector::{Task, Vector};
+use super::vector::{Lift, Task, Vector};
 
 /// Twice the lanes of `V`.
 #[derive(Clone, Copy)]
@@ -90,6 +90,7 @@ impl<V: Vector> Vector for Pair<V> {
         rough_power(exponent);
         power(exponent);
         power_near_one(less, exponent);
+        log2_near_one(less);
         max(b);
         min(b);
         fma(b, c);
@@ -162,6 +163,25 @@ impl<V: Vector> Vector for Pair<V> {
     #[inline(always)]
     fn wide_add(w: Self::Wide, v: Self) -> Self::Wide {
         (V::wide_add(w.0, v.0), V::wide_add(w.1, v.1))
+    }
+    #[inline(always)]
+    fn wide_add_powers(
+        (p, s): (Self::Wide, Self::Wide),
+        z: Self,
+        m: Self::Mask,
+        lift: Lift,
+    ) -> (Self::Wide, Self::Wide) {
+        let low = V::wide_add_powers((p.0, s.0), z.0, m.0, lift);
+        let high = V::wide_add_powers((p.1, s.1), z.1, m.1, lift);
+        ((low.0, high.0), (low.1, high.1))
+    }
+    #[inline(always)]
+    unsafe fn wide_store(w: Self::Wide, p: *mut f64) {
+        // SAFETY: the caller vouches for both halves.
+        unsafe {
+            V::wide_store(w.0, p);
+            V::wide_store(w.1, p.add(V::LANES));
+        }
     }
     #[inline(always)]
     fn wide_total(w: Self::Wide) -> f64 {

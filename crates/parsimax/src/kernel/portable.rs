@@ -1,7 +1,7 @@
 //! The instance for every machine: eight lanes in an array, left to the compiler to
 //! vectorise as far as the baseline instruction set allows.
 
-use super::vector::{Task, Vector};
+use super::vector::{Lift, Task, Vector, add_powers};
 
 /// Eight floats and plain arithmetic.
 #[derive(Clone, Copy)]
@@ -188,6 +188,16 @@ impl Vector for Portable {
             w[i] += f64::from(v.0[i]);
         }
         w
+    }
+    #[inline(always)]
+    fn wide_add_powers((mut p, mut s): ([f64; 8], [f64; 8]), z: Self, m: [u32; 8], lift: Lift) -> ([f64; 8], [f64; 8]) {
+        add_powers((&mut p, &mut s), z.0, Self::bits(m), lift);
+        (p, s)
+    }
+    #[inline(always)]
+    unsafe fn wide_store(w: [f64; 8], p: *mut f64) {
+        // SAFETY: the caller vouches for eight writable numbers.
+        unsafe { p.cast::<[f64; 8]>().write_unaligned(w) }
     }
     #[inline(always)]
     fn wide_total(w: [f64; 8]) -> f64 {

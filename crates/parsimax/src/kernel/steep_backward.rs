@@ -1,306 +1,474 @@
-//! Backward pass of α-entmax for α > 2, where `s = p^{2−α}` grows as `p` falls: on the list of the support,
-//! with the smallest entry as the measure of all others.
+//! Backward pass of α-entmax for α > 2, where `s = p^{2−α}` grows as `p` falls: on lists of the supports of a group of
+//! rows, with the smallest entry of a row as the measure of all others.
+//!
+//! `v` is measured from the entry with the largest `s`, so that nothing cancels against it, and so is `s`: with
+//! `δ = α − 1`, the smallest probability `w` and `t = w^δ`, entries have `u = t + λ` where `λ ≥ 0` is a multiple of the
+//! difference of two scores, and `x = λ/t`,
+//!
+//! ```text
+//! s/s₀ = (1 + x)^{1/δ − 1},   Jv = s ⊙ (v − mean),
+//! <v, ∂p/∂α> = (w/δ²) Σ (s/s₀) (v − mean) g,   g = x (1 − ln u) − ln(1 + x)
+//! ```
+//!
+//! which is what the head of `alpha_backward.rs` has, measured from the smallest entry: `Σ s (v − mean) = 0`, so that a
+//! multiple of `s` may be taken from what `v` is multiplied by. Nothing in it is lost in f32 but what `w` itself does not
+//! know: a probability is rounded, and `p^{2−α}` magnifies the rounding of a small one beyond what the gradient may lose.
+//! So `w` is taken from the scores again: from its rounded value, a step or two of Newton on `Σ (t + λ)^{1/δ} = 1` in f64
+//! leave it all digits that an f32 has. Without scores `p/w` takes the place of a power of `1 + x`.
 
-use super::Backward;
 use super::expo::{exp2_nonpos, log2};
 use super::level::equals;
-use super::scan::support;
-use super::vector::{MAX_LANES, Vector, outlined, read, write};
+use super::lists::{Across, Ends, Row, Sums, collect, group, part, put_back, room, within, words};
+use super::vector::{Lift, MAX_LANES, Vector, outlined, read, write};
+use super::{Backward, steep_alone};
 
-/// α > 2 without scores, on the list of the support. `v` is measured from the entry with the largest `s`, so
-/// that nothing cancels against it.
+/// α > 2 without scores.
 ///
 /// # Safety
 /// As [`rows`], without scores.
 pub(super) unsafe fn without_scores<V: Vector>(alpha: f64, job: &mut Backward<'_>) {
-    let d = job.d;
-    let room = d + 2 * MAX_LANES;
-    for r in 0..job.out.len() / d {
-        let at = r * d..(r + 1) * d;
-        let (list, index) = job.scratch.lists(2 * room);
-        let (p, v, out) = (&job.p[at.clone()], &job.v[at.clone()], &mut job.out[at]);
-        out.fill(0.0);
-        // SAFETY: the lists have room for a row and two vectors, twice; the caller vouches for the rest.
-        unsafe {
-            let n = support::<V>(p.as_ptr(), d, list, index);
-            let (list, weights) = (std::slice::from_raw_parts(list, n), list.add(room));
-            let index = std::slice::from_raw_parts(index, n);
-            let (mut least, mut from) = (f32::INFINITY, 0.0);
-            for (p, i) in list.iter().zip(index) {
-                if *p < least {
-                    (least, from) = (*p, v[*i as usize]);
-                }
-            }
-            if n == 0 {
-                continue;
-            }
-            if (2.0 - alpha) * f64::from(least).log2() > LARGE {
-                alone(alpha, f64::from(job.scale), p, v, out);
-                continue;
-            }
-            let s = weigh_list::<V>((2.0 - alpha) as f32, list.as_ptr(), n, weights);
-            let weights = std::slice::from_raw_parts(weights, n);
-            let dot = |(s, i): (&f32, &u32)| f64::from(*s) * f64::from(v[*i as usize] - from);
-            let mean = (weights.iter().zip(index).map(dot).sum::<f64>() / s) as f32;
-            for (s, i) in weights.iter().zip(index) {
-                out[*i as usize] = s * job.scale * (v[*i as usize] - from - mean);
-            }
-        }
-    }
+    // SAFETY: as the caller vouches; where there are no scores, their place is not looked at.
+    unsafe { groups::<V, false>(Steep::new::<V>(alpha, job, job.p.as_ptr(), std::ptr::null_mut())) }
 }
 
-/// The largest exponent of 2 in a weight that is left to f32.
-const LARGE: f64 = 100.0;
-
-outlined! {
-    /// `p^exponent` of a list into `weights`; returns their sum.
-    ///
-    /// # Safety
-    /// `list` is readable and `weights` writable for `n` floats; the CPU has the instruction set of `V`.
-    unsafe fn weigh_list<V>(exponent: f32, list: *const f32, n: usize, weights: *mut f32) -> f64 => weigh_list_any
-}
-
-/// # Safety
-/// As [`weigh_list`].
-#[inline(always)]
-unsafe fn weigh_list_any<V: Vector>(exponent: f32, list: *const f32, n: usize, weights: *mut f32) -> f64 {
-    // SAFETY: every access stays within `n` floats.
-    unsafe {
-        let mut sum = V::wide_zero();
-        for i in (0..n).step_by(V::LANES) {
-            let here = (n - i).min(V::LANES);
-            let p = read::<V>(list.add(i), here);
-            let s = exp2_nonpos(log2(p).mul(V::splat(exponent))).keep(p.gt(V::splat(0.0)));
-            sum = V::wide_add(sum, s);
-            write(s, weights.add(i), here);
-        }
-        V::wide_total(sum)
-    }
-}
-
-/// A row whose largest `s` exceeds every f32, in f64.
-fn alone(alpha: f64, scale: f64, p: &[f32], v: &[f32], out: &mut [f32]) {
-    let on = || (0..p.len()).filter(|&i| p[i] > 0.0);
-    let weight = |i: usize| ((2.0 - alpha) * f64::from(p[i]).ln()).exp().min(MOST);
-    let Some(least) = on().min_by(|&a, &b| p[a].total_cmp(&p[b])) else { return };
-    let moved = |i: usize| f64::from(v[i]) - f64::from(v[least]);
-    let (s, sv) = on().fold((0.0, 0.0), |(s, sv), i| (s + weight(i), sv + weight(i) * moved(i)));
-    on().for_each(|i| out[i] = (weight(i) * scale * (moved(i) - sv / s)) as f32);
-}
-
-/// Weights beyond this are as good as infinite, and their products are numbers.
-const MOST: f64 = 1e150;
-
-/// α > 2 with scores. `p^{2−α}` magnifies the rounding of a small probability beyond what the gradient may
-/// lose, so the probabilities of the support are taken from the scores again, in f64: measured from the
-/// smallest entry, whose own probability is known up to its rounding, one or two steps of Newton away from
-/// all digits.
+/// α > 2 with scores, and `<v, ∂p/∂α>` of every row.
 ///
 /// # Safety
 /// As [`alpha_backward::rows`](super::alpha_backward::rows).
 pub(super) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
-    let (d, delta, scale) = (job.d, alpha - 1.0, f64::from(job.scale));
-    let mut on = Vec::new();
-    let shared = (scale * (d as f64).powf(delta - 1.0)).min(1e38) as f32;
-    for (r, slope) in dalpha.iter_mut().enumerate() {
-        let at = r * d..(r + 1) * d;
-        {
-            let (p, v, out) = (&job.p[at.clone()], &job.v[at.clone()], &mut job.out[at.clone()]);
-            let row = Even { z: z[at.clone()].as_ptr(), p: p.as_ptr(), v: v.as_ptr(), out: out.as_mut_ptr(), d };
-            // SAFETY: the slices hold `d` floats; the caller vouches for the instruction set.
-            if unsafe { even::<V>(row, shared) } {
-                *slope = 0.0;
-                continue;
-            }
-        }
-        let (list, index) = job.scratch.lists(d + 2 * MAX_LANES);
-        let (p, v, z, out) = (&job.p[at.clone()], &job.v[at.clone()], &z[at.clone()], &mut job.out[at]);
-        // SAFETY: the lists have room for a row and two vectors; the caller vouches for the rest.
-        let support = unsafe {
-            let n = support::<V>(p.as_ptr(), d, list, index);
-            std::slice::from_raw_parts(index, n)
-        };
-        out.fill(0.0);
-        *slope = 0.0;
-        let Some(&least) = support.iter().min_by(|a, b| z[**a as usize].total_cmp(&z[**b as usize])) else { continue };
-        let (from, own) = (f64::from(z[least as usize]), f64::from(p[least as usize]));
-        let lifts = support.iter().map(|i| (f64::from(z[*i as usize]) - from) * delta * scale);
-        on.clear();
-        on.extend(lifts.map(|lift| Entry { lift, ..Entry::default() }));
-        if on.iter().all(|entry| entry.lift == 0.0) {
-            level(delta, scale, support, v, out);
-            continue;
-        }
-        refine(delta, own, &mut on);
-        *slope = slope_above(delta, scale, &mut on, support, v, out);
-    }
+    // SAFETY: as the caller vouches.
+    unsafe { groups::<V, true>(Steep::new::<V>(alpha, job, z.as_ptr(), dalpha.as_mut_ptr())) }
 }
 
-/// A row, by pointer.
+/// The rows of a block, by pointer, and lists for a group of them.
 #[derive(Clone, Copy)]
-struct Even {
-    z: *const f32,
+struct Steep {
+    alpha: f64,
+    scale: f32,
+    /// Scores, or probabilities where there are none.
+    key: *const f32,
     p: *const f32,
     v: *const f32,
     out: *mut f32,
+    dalpha: *mut f64,
+    rows: usize,
     d: usize,
+    /// `scale · s` of a row whose entries are all equal.
+    shared: f32,
+    lists: *mut f32,
+    words: *mut u64,
+}
+
+impl Steep {
+    /// # Safety
+    /// As [`rows`].
+    unsafe fn new<V: Vector>(alpha: f64, job: &mut Backward<'_>, key: *const f32, dalpha: *mut f64) -> Steep {
+        let (d, scale, rows) = (job.d, job.scale, job.out.len() / job.d);
+        let size = group::<V>(d).min(rows);
+        let lists = job.scratch.floats(3 * size * room(d));
+        // Two positions make room for one word.
+        let words = job.scratch.positions(2 * size * words::<V>(d)).cast();
+        let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
+        let shared = (f64::from(scale) * (d as f64).powf(alpha - 2.0)).min(1e38) as f32;
+        Steep { alpha, scale, key, p, v, out, dalpha, rows, d, shared, lists, words }
+    }
+
+    fn delta(&self) -> f64 {
+        self.alpha - 1.0
+    }
+
+    /// Row `r` of a group.
+    ///
+    /// # Safety
+    /// `r` is a row of a group.
+    #[inline(always)]
+    unsafe fn row<V: Vector>(&self, r: usize) -> Row {
+        let Steep { d, words, .. } = *self;
+        let at = r * d;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (key, p, v, out) = (self.key.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
+            Row { key, p, v, out, d, words: words.wrapping_add(r * self::words::<V>(d)) }
+        }
+    }
+
+    /// The list of that number of row `r` of a group.
+    ///
+    /// # Safety
+    /// `r` is a row of a group, and there are three lists.
+    #[inline(always)]
+    unsafe fn list(&self, number: usize, r: usize) -> *mut f32 {
+        // SAFETY: as the caller vouches.
+        unsafe { self.lists.add((3 * r + number) * room(self.d)) }
+    }
 }
 
 outlined! {
-    /// `gain · (v − mean)` into `out`, if all scores of a row are equal and all of them are in the support.
+    /// All rows, in groups.
     ///
     /// # Safety
-    /// The pointers are readable, `out` writable, for `d` floats; the CPU has the instruction set of `V`.
-    unsafe fn even<V>(row: Even, gain: f32) -> bool => even_any
+    /// The pointers are readable for `rows` rows of `d` floats, `out` writable, `dalpha` writable for a number a row if
+    /// they are `SCORED`, the lists for three of every row of a group; the CPU has the instruction set of `V`.
+    unsafe fn groups<V; SCORED>(job: Steep) -> () => groups_any
 }
 
 /// # Safety
-/// As [`even`].
+/// As [`groups`].
 #[inline(always)]
-unsafe fn even_any<V: Vector>(row: Even, gain: f32) -> bool {
+unsafe fn groups_any<V: Vector, const SCORED: bool>(job: Steep) {
+    let (mut across, mut of, size) = (Across::new(), Measures::new(), group::<V>(job.d));
+    for first in (0..job.rows).step_by(size) {
+        let here = (job.rows - first).min(size);
+        // SAFETY: row `r` of the group lies within the rows for `r < here`.
+        unsafe {
+            let job = job.past(first);
+            job.list_group::<V>(here, &mut across, &mut of);
+            if SCORED {
+                for r in 0..here {
+                    job.settle::<V>(r, &mut of);
+                }
+            }
+            job.measure::<V, SCORED>(&mut of);
+            for r in 0..here {
+                across.put(r, job.weigh::<V, SCORED>(r, &of));
+            }
+            across.total::<V>(1).div(across.total::<V>(0)).store(of.mean.as_mut_ptr());
+            for r in 0..here {
+                across.put(r, [job.multiply::<V, SCORED>(r, &of)]);
+            }
+            across.total::<V>(0).store(of.slope.as_mut_ptr());
+            for r in 0..here {
+                job.finish::<V, SCORED>(r, &of);
+            }
+        }
+    }
+}
+
+/// One number for every row of a group.
+struct Measures {
+    n: [usize; MAX_LANES],
+    /// The smallest key, and the `v` of the smallest entry.
+    least: [f32; MAX_LANES],
+    from: [f32; MAX_LANES],
+    /// Whether all entries are equal, and the row is done; whether all of the support are.
+    is_even: [bool; MAX_LANES],
+    is_level: [bool; MAX_LANES],
+    /// The smallest probability and its power δ.
+    w: [f64; MAX_LANES],
+    t: [f64; MAX_LANES],
+    /// From differences of keys to `x`, or from keys to `p/w`.
+    unit: [f32; MAX_LANES],
+    /// `1 − ln t`
+    log: [f32; MAX_LANES],
+    /// `scale · s₀`, or infinity where f32 has no room for what is to be computed.
+    gain: [f32; MAX_LANES],
+    mean: [f32; MAX_LANES],
+    slope: [f32; MAX_LANES],
+}
+
+impl Measures {
+    fn new() -> Measures {
+        let none = [0.0f32; MAX_LANES];
+        Measures {
+            n: [0; MAX_LANES],
+            least: none,
+            from: none,
+            is_even: [false; MAX_LANES],
+            is_level: [false; MAX_LANES],
+            w: [0.0; MAX_LANES],
+            t: [0.0; MAX_LANES],
+            unit: none,
+            log: none,
+            gain: none,
+            mean: none,
+            slope: none,
+        }
+    }
+}
+
+/// The least `t`, and the largest weight, whose products are left to f32.
+const SMALL: f32 = 1e-30;
+const LARGE: f32 = 1e30;
+
+/// The largest relative change of `t` that is the last.
+const NEAR: f64 = 1e-4;
+
+impl Steep {
+    /// From row `r` on.
+    ///
+    /// # Safety
+    /// There are at least `r` rows.
+    #[inline(always)]
+    unsafe fn past(self, r: usize) -> Steep {
+        let at = r * self.d;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (key, p, v, out) = (self.key.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
+            Steep { key, p, v, out, dalpha: self.dalpha.wrapping_add(r), rows: self.rows - r, ..self }
+        }
+    }
+
+    /// Lists the supports of a group of rows, and finds the smallest entry of each.
+    ///
+    /// # Safety
+    /// As [`groups`], for as many rows.
+    #[inline(always)]
+    unsafe fn list_group<V: Vector>(&self, rows: usize, across: &mut Across, of: &mut Measures) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, mut count) = (V::splat(0.0), [0.0f32; MAX_LANES]);
+            for r in 0..rows {
+                let row = self.row::<V>(r);
+                of.is_even[r] = is_even::<V>(row);
+                if of.is_even[r] {
+                    of.n[r] = 0;
+                    share_evenly::<V>(row, self.shared);
+                    continue;
+                }
+                let (n, ends) = collect::<V>(row, (self.list(0, r), self.list(1, r)));
+                let Ends { least, most, beside, p } = ends;
+                (of.n[r], count[r]) = (n, n as f32);
+                across.put(r, [zero.sub(least), beside, zero.sub(p), most]);
+            }
+            let (low, high) = (across.most::<V>(0), across.most::<V>(3));
+            low.store(of.least.as_mut_ptr());
+            let own = zero.sub(across.most::<V>(2));
+            for r in 0..rows {
+                let is_least = across.get::<V>(r, 0).ge(V::splat(of.least[r]));
+                let from = across.get::<V>(r, 1).select(is_least, V::splat(f32::NEG_INFINITY));
+                across.put(r, [from]);
+            }
+            across.most::<V>(0).store(of.from.as_mut_ptr());
+            zero.sub(low).store(of.least.as_mut_ptr());
+            // Equal entries share: no search, and no digits lost to it.
+            let is_level = zero.ge(high.add(low));
+            let share = V::splat(1.0).div(V::load(count.as_ptr()));
+            let w = share.select(is_level, own);
+            let mut lanes = [0.0f32; MAX_LANES];
+            w.store(lanes.as_mut_ptr());
+            let none = (V::wide_zero(), V::wide_zero());
+            let lift = Lift { from: 0.0, unit: 1.0, t: 0.0, e: self.delta() };
+            V::wide_store(V::wide_add_powers(none, w, w.gt(zero), lift).0, of.t.as_mut_ptr());
+            for r in 0..rows {
+                of.is_level[r] = V::bits(is_level) >> r & 1 == 1;
+                of.w[r] = f64::from(lanes[r]);
+            }
+        }
+    }
+
+    /// The smallest probability of a row, from its scores.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that is listed.
+    #[inline(always)]
+    unsafe fn settle<V: Vector>(&self, r: usize, of: &mut Measures) {
+        let (delta, n) = (self.delta(), of.n[r]);
+        let (mut w, mut t) = (of.w[r], of.t[r]);
+        if of.is_level[r] || n == 0 || t < f64::from(SMALL) {
+            return;
+        }
+        let (from, unit) = (f64::from(of.least[r]), delta * f64::from(self.scale));
+        for _ in 0..4 {
+            let lift = Lift { from, unit, t, e: 1.0 / delta };
+            // SAFETY: every load stays within a list of `n` and a vector.
+            let (total, weight) = unsafe {
+                let mut sums = (V::wide_zero(), V::wide_zero());
+                for i in (0..n).step_by(V::LANES) {
+                    sums = V::wide_add_powers(sums, V::load(self.list(0, r).add(i)), within::<V>(i, n), lift);
+                }
+                (V::wide_total(sums.0), V::wide_total(sums.1))
+            };
+            // The slope of the sum in w is Σ s/s₀.
+            let change = (1.0 - total) / (t * weight);
+            if change <= -0.5 {
+                break;
+            }
+            w += change * w;
+            if (delta * change).abs() <= NEAR {
+                // (1 + change)^δ
+                t *= 1.0 + delta * change * (1.0 + (delta - 1.0) / 2.0 * change * (1.0 + (delta - 2.0) / 3.0 * change));
+                break;
+            }
+            t *= (1.0 + change).powf(delta);
+        }
+        (of.w[r], of.t[r]) = (w, t);
+    }
+
+    /// What the weights of the rows of a group need.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn measure<V: Vector, const SCORED: bool>(&self, of: &mut Measures) {
+        let mut lanes = [[0.0f32; MAX_LANES]; 2];
+        for r in 0..V::LANES {
+            (lanes[0][r], lanes[1][r]) = (of.w[r] as f32, of.t[r] as f32);
+        }
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (w, t, one) = (V::load(lanes[0].as_ptr()), V::load(lanes[1].as_ptr()), V::splat(1.0));
+            let scale = V::splat(self.scale);
+            let inf = V::splat(f32::INFINITY);
+            let gain = w.div(t).mul(scale);
+            let fits = V::and(t.gt(V::splat(SMALL)), V::splat(LARGE).gt(gain));
+            gain.select(fits, inf).store(of.gain.as_mut_ptr());
+            let unit = if SCORED { V::splat((self.delta() * f64::from(self.scale)) as f32).div(t) } else { one.div(w) };
+            unit.store(of.unit.as_mut_ptr());
+            let log = log2(t.select(fits, one)).mul(V::splat(std::f32::consts::LN_2));
+            one.sub(log).store(of.log.as_mut_ptr());
+        }
+    }
+
+    /// `Σ s/s₀` and `Σ (s/s₀)(v − from)` of a row, by lanes; the weights take the place of the keys, and their products
+    /// with `g` are listed.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that is listed.
+    #[inline(always)]
+    unsafe fn weigh<V: Vector, const SCORED: bool>(&self, r: usize, of: &Measures) -> [V; 2] {
+        let (n, delta) = (of.n[r], self.delta());
+        // SAFETY: every access stays within a list of `n` and a vector.
+        unsafe {
+            let (keys, beside, bent) = (self.list(0, r), self.list(1, r), self.list(2, r));
+            let (one, from, least) = (V::splat(1.0), V::splat(of.from[r]), V::splat(of.least[r]));
+            let (unit, log) = (V::splat(of.unit[r]), V::splat(of.log[r]));
+            let fall = V::splat(if SCORED { 1.0 / delta - 1.0 } else { 1.0 - delta } as f32);
+            let mut sums = Sums::<V, 2>::new();
+            for first in (0..n).step_by(part::<V>()) {
+                if first > 0 {
+                    sums.widen();
+                }
+                let part = sums.part();
+                for i in (first..n.min(first + self::part::<V>())).step_by(V::LANES) {
+                    let on = within::<V>(i, n);
+                    let key = V::load(keys.add(i));
+                    let s = if SCORED {
+                        let x = key.sub(least).mul(unit);
+                        let rise = x.add(one).log2_near_one(x);
+                        let s = exp2_nonpos(rise.mul(fall)).keep(on);
+                        let rise = rise.mul(V::splat(std::f32::consts::LN_2));
+                        let g = x.mul(log.sub(rise)).sub(rise);
+                        s.mul(g.keep(on)).store(bent.add(i));
+                        s
+                    } else {
+                        exp2_nonpos(log2(key.mul(unit).max(one)).mul(fall)).keep(on)
+                    };
+                    s.store(keys.add(i));
+                    let moved = V::load(beside.add(i)).sub(from).keep(on);
+                    part[0] = part[0].add(s);
+                    part[1] = s.fma(moved, part[1]);
+                }
+            }
+            sums.lanes()
+        }
+    }
+
+    /// The products of a row, in the place of its weights; returns the sum of those with `g`, by lanes.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that has its weights.
+    #[inline(always)]
+    unsafe fn multiply<V: Vector, const SCORED: bool>(&self, r: usize, of: &Measures) -> V {
+        let n = of.n[r];
+        // SAFETY: every access stays within a list of `n` and a vector.
+        unsafe {
+            let (weights, beside, bent) = (self.list(0, r), self.list(1, r), self.list(2, r));
+            let (from, mean, gain) = (V::splat(of.from[r]), V::splat(of.mean[r]), V::splat(of.gain[r]));
+            let mut sums = Sums::<V, 1>::new();
+            for first in (0..n).step_by(part::<V>()) {
+                if first > 0 {
+                    sums.widen();
+                }
+                let part = sums.part();
+                for i in (first..n.min(first + self::part::<V>())).step_by(V::LANES) {
+                    let w = V::load(beside.add(i)).sub(from).sub(mean).keep(within::<V>(i, n));
+                    V::load(weights.add(i)).mul(gain).mul(w).store(weights.add(i));
+                    if SCORED {
+                        part[0] = V::load(bent.add(i)).fma(w, part[0]);
+                    }
+                }
+            }
+            sums.lanes()[0]
+        }
+    }
+
+    /// Writes what was found of a row.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that has its products.
+    #[inline(always)]
+    unsafe fn finish<V: Vector, const SCORED: bool>(&self, r: usize, of: &Measures) {
+        let delta = self.delta();
+        // SAFETY: row `r` lies within the rows.
+        unsafe {
+            if of.n[r] > 0 && of.gain[r] == f32::INFINITY {
+                return self.alone::<SCORED>(r);
+            }
+            if !of.is_even[r] {
+                put_back::<V>(self.row::<V>(r), self.list(0, r));
+            }
+            if SCORED {
+                let slope = f64::from(of.slope[r]) * of.w[r] / (delta * delta);
+                *self.dalpha.add(r) = if of.n[r] > 0 { slope } else { 0.0 };
+            }
+        }
+    }
+
+    /// A row that f32 has no room for.
+    ///
+    /// # Safety
+    /// As [`groups`], for one row.
+    #[cold]
+    #[inline(never)]
+    unsafe fn alone<const SCORED: bool>(&self, r: usize) {
+        let (at, scale) = (r * self.d, f64::from(self.scale));
+        // SAFETY: row `r` lies within the rows.
+        unsafe {
+            let row = |x: *const f32| std::slice::from_raw_parts(x.add(at), self.d);
+            let (z, p, v) = (row(self.key), row(self.p), row(self.v));
+            let out = std::slice::from_raw_parts_mut(self.out.add(at), self.d);
+            if SCORED {
+                *self.dalpha.add(r) = steep_alone::with_scores(self.alpha, scale, z, p, v, out);
+            } else {
+                steep_alone::without_scores(self.alpha, scale, p, v, out);
+            }
+        }
+    }
+}
+
+/// Whether all keys of a row are equal and all of its probabilities.
+///
+/// # Safety
+/// As [`collect`].
+#[inline(always)]
+unsafe fn is_even<V: Vector>(row: Row) -> bool {
+    let Row { key, p, d, .. } = row;
+    // SAFETY: as the caller vouches.
+    unsafe { *p > 0.0 && equals::<V>((p, d), *p) == Some(d) && equals::<V>((key, d), *key) == Some(d) }
+}
+
+/// `gain · (v − mean)` of such a row.
+///
+/// # Safety
+/// As [`collect`].
+#[inline(always)]
+unsafe fn share_evenly<V: Vector>(row: Row, gain: f32) {
+    let Row { v, out, d, .. } = row;
     // SAFETY: every access stays within `d` floats.
     unsafe {
-        let d = row.d;
-        if equals::<V>((row.z, d), *row.z) != Some(d) || equals::<V>((row.p, d), *row.p) != Some(d) || *row.p <= 0.0 {
-            return false;
-        }
         // Measured from one of them, so that a constant in v takes no digits.
-        let (from, gain, mut sum) = (V::splat(*row.v), V::splat(gain), V::wide_zero());
-        for i in (0..d).step_by(V::LANES) {
-            let n = (d - i).min(V::LANES);
-            let is_here = V::lanes_of(((1u64 << n) - 1) as u32);
-            sum = V::wide_add(sum, read::<V>(row.v.add(i), n).sub(from).keep(is_here));
+        let (from, gain, mut sum) = (V::splat(*v), V::splat(gain), V::wide_zero());
+        for first in (0..d).step_by(4 * V::LANES) {
+            let mut part = V::splat(0.0);
+            for i in (first..d.min(first + 4 * V::LANES)).step_by(V::LANES) {
+                part = part.add(V::load_first(v.add(i), (d - i).min(V::LANES), *v).sub(from));
+            }
+            sum = V::wide_add(sum, part);
         }
         let mean = V::splat((V::wide_total(sum) / d as f64) as f32);
         for i in (0..d).step_by(V::LANES) {
             let n = (d - i).min(V::LANES);
-            let v = read::<V>(row.v.add(i), n).sub(from).sub(mean);
-            write(v.mul(gain), row.out.add(i), n);
-        }
-        true
-    }
-}
-
-/// `Jv` into `out` where all of the support are equal, and stay so whatever α is.
-fn level(delta: f64, scale: f64, support: &[u32], v: &[f32], out: &mut [f32]) {
-    let n = support.len() as f64;
-    let gain = scale * n.powf(delta - 1.0).min(MOST);
-    // Measured from one of them, so that a constant in v takes no digits.
-    let from = f64::from(v[support[0] as usize]);
-    let mean = support.iter().map(|i| f64::from(v[*i as usize]) - from).sum::<f64>() / n + from;
-    support.iter().for_each(|i| out[*i as usize] = (gain * (f64::from(v[*i as usize]) - mean)) as f32);
-}
-
-/// An entry of the support.
-#[derive(Clone, Copy, Default)]
-struct Entry {
-    /// `u` less that of the smallest entry.
-    lift: f64,
-    p: f64,
-    /// `ln u`
-    log: f64,
-    /// `p^{2−α}`
-    s: f64,
-    /// `r` of [`slope_above`].
-    bend: f64,
-}
-
-/// Fills in the entries, given the probability of the smallest up to its rounding.
-fn refine(delta: f64, own: f64, on: &mut [Entry]) {
-    let mut w = own;
-    for _ in 0..4 {
-        let log_w = w.ln();
-        let t = (delta * log_w).exp();
-        let s = ((1.0 - delta) * log_w).exp().min(MOST);
-        let anchor = Entry { p: w, log: delta * log_w, s, ..Entry::default() };
-        let (mut last, mut total, mut weight) = (anchor, 0.0, 0.0);
-        for entry in on.iter_mut() {
-            // Neighbours are often equal.
-            if entry.lift == 0.0 {
-                *entry = anchor;
-            } else if entry.lift == last.lift {
-                *entry = last;
-            } else {
-                let log = (entry.lift + t).ln();
-                let p = (log / delta).exp();
-                *entry = Entry { p, log, s: p / (entry.lift + t), ..*entry };
-                last = *entry;
-            }
-            (total, weight) = (total + entry.p, weight + entry.s);
-        }
-        // The slope of the sum in w is Σ (w/p)^{δ−1}.
-        let step = (1.0 - total) * anchor.s / weight;
-        if step.abs() <= 1e-9 * w || w + step <= 0.5 * w {
-            break;
-        }
-        w += step;
-        let shift = (delta * w.ln()).exp() - t;
-        if shift.abs() <= NEAR * t {
-            on.iter_mut().for_each(|entry| entry.shift(delta, t, shift));
-            break;
+            write(read::<V>(v.add(i), n).sub(from).sub(mean).mul(gain), out.add(i), n);
         }
     }
-}
-
-/// The largest relative change of a `u` that its powers follow by their series, to all digits that count.
-const NEAR: f64 = 1e-4;
-
-impl Entry {
-    /// Moves the threshold from `u = lift + t` to `u + shift`.
-    fn shift(&mut self, delta: f64, t: f64, shift: f64) {
-        let u = self.lift + t;
-        let x = shift / u;
-        let log = x * (1.0 - x * (0.5 - x / 3.0));
-        let y = log / delta;
-        self.log += log;
-        self.p *= 1.0 + y * (1.0 + y * (0.5 + y / 6.0));
-        self.s = (self.p / (u + shift)).min(MOST);
-    }
-}
-
-/// `Jv` into `out` and `<v, ∂p/∂α>`, as the head of `entmax.rs` has it: with `ln p = ln u/δ` and
-/// `r = (1/u − 1 + ln u)/δ²`.
-fn slope_above(delta: f64, scale: f64, on: &mut [Entry], support: &[u32], v: &[f32], out: &mut [f32]) -> f64 {
-    let bend = |entry: &Entry| {
-        let l = entry.log;
-        // (e^{−l} − 1 + l), by its series near 0.
-        let sum = if l.abs() < 1e-2 {
-            l * l * (0.5 - l * (1.0 / 6.0 - l * (1.0 / 24.0 - l / 120.0)))
-        } else {
-            // p^{2−α}/p is 1/u without an overflow of its own.
-            entry.s / entry.p - 1.0 + l
-        };
-        sum / (delta * delta)
-    };
-    let mut last = Entry { lift: f64::NAN, ..Entry::default() };
-    for entry in on.iter_mut() {
-        entry.bend = if entry.lift == last.lift { last.bend } else { bend(entry) };
-        last = *entry;
-    }
-    let dominant = on.iter().zip(support).max_by(|a, b| a.0.s.total_cmp(&b.0.s));
-    let from = dominant.map_or(0.0, |(_, i)| f64::from(v[*i as usize]));
-    let (mut s, mut sv, mut entropy, mut mass) = (0.0, 0.0, 0.0, 0.0);
-    for (entry, i) in on.iter().zip(support) {
-        let v = f64::from(v[*i as usize]) - from;
-        (s, sv) = (s + entry.s, sv + entry.s * v);
-        (entropy, mass) = (entropy - entry.p * entry.log / delta, mass + entry.p * entry.bend);
-    }
-    let mean = sv / s;
-    let whole = 1.0 + delta * entropy + delta * delta * mass;
-    let share = 1.0 / whole;
-    let turn = |entry: &Entry| {
-        let r = entry.bend;
-        entry.p * share * (mass - r - (entry.log * mass + delta * r * entropy))
-    };
-    // `Σ s w = 0`, so a multiple of `s` may be taken from what `w` is multiplied by: with that of the dominant
-    // entry it cancels against nothing, and among ties all is 0.
-    let its = dominant.map_or(0.0, |(entry, _)| turn(entry) / entry.s);
-    let mut slope = 0.0;
-    for (entry, i) in on.iter().zip(support) {
-        // Against what sums to 0 any number may be taken from v: the mean leaves the least to cancel.
-        let w = f64::from(v[*i as usize]) - from - mean;
-        out[*i as usize] = (entry.s * scale * w) as f32;
-        slope += w * (turn(entry) - entry.s * its);
-    }
-    slope
 }

@@ -192,6 +192,17 @@ pub(crate) trait Vector: Copy {
             exp2_nonpos(log2_of_parts((r, k)).mul(exponent))
         }
     }
+    /// `log₂ self` for positive normal numbers, given `less = self − 1` to full relative accuracy: near 1, where `self` has
+    /// lost digits, the logarithm keeps those of `less`.
+    #[inline(always)]
+    fn log2_near_one(self, less: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe {
+            let (m, k) = self.split_exponent();
+            let is_near = Self::and(self.gt(Self::splat(0.708)), Self::splat(1.414).gt(self));
+            log2_of_parts((less.select(is_near, m.sub(Self::splat(1.0))), k))
+        }
+    }
     /// `√self`
     fn sqrt(self) -> Self;
     /// `factor · √self` to a relative error of 3e−7, for numbers ≥ 0; those below the normal range
@@ -282,6 +293,21 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` floats: all of them may be overwritten.
     unsafe fn compress(self, m: Self::Mask, p: *mut f32) -> usize;
+    /// Undoes [`compress`](Vector::compress): what was packed goes back to the lanes of `m`; `+0` elsewhere.
+    ///
+    /// # Safety
+    /// As `splat`, and `p` is readable for `LANES` floats.
+    #[inline(always)]
+    unsafe fn expand(m: Self::Mask, p: *const f32) -> Self {
+        let (mut lanes, mut n) = ([0.0; MAX_LANES], 0);
+        for (i, lane) in lanes[..Self::LANES].iter_mut().enumerate() {
+            // SAFETY: `n ≤ i < LANES`.
+            *lane = unsafe { *p.add(n) };
+            n += (Self::bits(m) >> i & 1) as usize;
+        }
+        // SAFETY: the array holds `LANES` floats; the caller vouches for the rest.
+        unsafe { Self::load(lanes.as_ptr()) }.keep(m)
+    }
     /// Stores `base + lane` for the lanes of `m`, packed like [`compress`](Vector::compress).
     ///
     /// # Safety
@@ -350,6 +376,14 @@ pub(crate) trait Vector: Copy {
     unsafe fn wide_zero() -> Self::Wide;
     /// Adds each lane to its `f64` lane.
     fn wide_add(w: Self::Wide, v: Self) -> Self::Wide;
+    /// Adds `u^e` and `u^e/u` to two sums, in the lanes of `m`, with the `u` of numbers that a [`Lift`] tells: the first to
+    /// an error of 1e−12, the second to one of 1e−4 of itself. All `u` are positive and normal, no `u^e` above 1.
+    fn wide_add_powers(sums: (Self::Wide, Self::Wide), z: Self, m: Self::Mask, lift: Lift) -> (Self::Wide, Self::Wide);
+    /// Writes the lanes.
+    ///
+    /// # Safety
+    /// `p` is writable for `LANES` numbers.
+    unsafe fn wide_store(w: Self::Wide, p: *mut f64);
     /// Sum of all lanes.
     fn wide_total(w: Self::Wide) -> f64;
 }
@@ -371,6 +405,26 @@ unsafe fn rows_to_lanes<V: Vector, const MOST: bool>(rows: *const f32) -> V {
             all[j % 2] = if MOST { next.max(all[j % 2]) } else { next.add(all[j % 2]) };
         }
         if MOST { all[0].max(all[1]) } else { all[0].add(all[1]) }
+    }
+}
+
+/// `u = (z − from) · unit + t`, and the exponent of its powers.
+#[derive(Clone, Copy)]
+pub(crate) struct Lift {
+    pub(crate) from: f64,
+    pub(crate) unit: f64,
+    pub(crate) t: f64,
+    pub(crate) e: f64,
+}
+
+/// [`Vector::wide_add_powers`] of lanes in memory, one by one.
+#[inline(always)]
+pub(crate) fn add_powers<const N: usize>(sums: (&mut [f64; N], &mut [f64; N]), z: [f32; N], m: u32, lift: Lift) {
+    for (i, z) in z.into_iter().enumerate().filter(|(i, _)| m >> i & 1 == 1) {
+        let u = (f64::from(z) - lift.from) * lift.unit + lift.t;
+        let p = u.powf(lift.e);
+        sums.0[i] += p;
+        sums.1[i] += p / u;
     }
 }
 

@@ -14,15 +14,15 @@
 //!
 //! which divides by no power of δ and adds what is not negative to what is not negative. Between
 //! nearly equal entries it lives on the differences of scores, which are exact, where the
-//! probabilities, rounded to f32, have lost them.
+//! probabilities, rounded to f32, have lost them. Unless δ is small, nothing much cancels in
+//! `−δ² g/u₀ = q (1 − ln u₀ − ln(1+q)) − ln(1+q)` either, which takes fewer operations.
 //!
-//! One pass takes all sums: `Σ s w g = Σ s v' g − (Σ s v'/Σs) Σ s g` with `v' = v − <p,v>`, which has left
-//! behind whatever all of `v` have in common. Rows up to [`SHORT`] wide go `LANES` at a time: what is one
-//! number a row is worked out for all of them at once.
+//! One pass takes all sums: `Σ s w g = Σ s v' g − (Σ s v'/Σs) Σ s g` with `v'` measured from that of the largest entry,
+//! which leaves behind whatever all of `v` have in common. Rows go in groups, and those most of whose entries are 0 on
+//! lists of their supports (`lists.rs`).
 
-use super::backward::SHORT;
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
-use super::pair::Pair;
+use super::lists::{Across, NARROW, Row, Sums, count, group, mark, part, put_back, room, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Root, Weight};
 use super::{Backward, steep_backward};
@@ -30,427 +30,385 @@ use super::{Backward, steep_backward};
 /// `u/u₀` is not known more closely than this.
 const GRAIN: f32 = 1e-7;
 
+/// The least δ whose gradients lose nothing that counts to what cancels: near the largest entry `q/δ|ln p₀|` of
+/// `ln(1 + q)`'s last digits, and there are at least two entries there, so that `|ln p₀| ≥ ln 2`.
+const STEEP: f64 = 0.1;
+
 /// Backward pass of a block of rows at scores `z`; `dalpha` gets one number a row.
 ///
 /// # Safety
 /// The slices of `job` have the lengths that `Backward` promises, `z` that of `job.p`, `d ≥ 1`,
 /// `dalpha` has one number a row, and the CPU has the instruction set of `V`.
 pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) {
-    let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
-    let rows = Rows { z: z.as_ptr(), p, v, out, d: job.d, delta: alpha - 1.0, scale: job.scale };
     // SAFETY: as the caller vouches.
     unsafe {
         if alpha > 2.0 {
             steep_backward::rows::<V>(alpha, job, z, dalpha);
         } else if alpha == 2.0 {
-            groups::<V, _>(Indicator(job.scale), rows, (dalpha.as_mut_ptr(), dalpha.len()));
+            groups::<V, _>(Indicator(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
         } else if alpha == 1.5 {
-            groups::<V, _>(Root(job.scale), rows, (dalpha.as_mut_ptr(), dalpha.len()));
+            groups::<V, _>(Root(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
         } else if alpha == 1.0 {
-            groups::<V, _>(Identity(job.scale), rows, (dalpha.as_mut_ptr(), dalpha.len()));
+            groups::<V, _>(Identity(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
         } else {
-            groups::<V, _>(Power::new(alpha, job.scale), rows, (dalpha.as_mut_ptr(), dalpha.len()));
+            groups::<V, _>(Power::new(alpha, job.scale), Rows::new::<V>(alpha, job, z, dalpha));
         }
     }
 }
 
-/// The rows of a block, by pointer.
+/// The rows of a block, by pointer, and lists for a group of them.
 #[derive(Clone, Copy)]
 struct Rows {
+    delta: f64,
+    scale: f32,
     z: *const f32,
     p: *const f32,
     v: *const f32,
     out: *mut f32,
+    dalpha: *mut f64,
+    rows: usize,
     d: usize,
-    delta: f64,
-    scale: f32,
-}
-
-impl Rows {
-    /// From entry `at` on.
-    ///
-    /// # Safety
-    /// There are at least `at` entries.
-    #[inline(always)]
-    unsafe fn past(self, at: usize) -> Rows {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let (z, p, v, out) = (self.z.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
-            Rows { z, p, v, out, ..self }
-        }
-    }
+    lists: *mut f32,
+    words: *mut u64,
 }
 
 outlined! {
     /// All rows, in groups.
     ///
     /// # Safety
-    /// `dalpha` is writable for a number a row, the pointers are readable, `out` writable, for as many rows of `d`
-    /// floats; the CPU has the instruction set of `V`.
-    unsafe fn groups<V, W: Weight>(weight: W, rows: Rows, dalpha: (*mut f64, usize)) -> () => groups_any
+    /// The pointers are readable for `rows` rows of `d` floats, `out` writable, `dalpha` writable for a number a row, the
+    /// lists for three of every row of a group; the CPU has the instruction set of `V`.
+    unsafe fn groups<V, W: Weight>(weight: W, rows: Rows) -> () => groups_any
 }
 
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn groups_any<V: Vector, W: Weight>(weight: W, rows: Rows, (dalpha, n): (*mut f64, usize)) {
-    // SAFETY: as the caller vouches.
-    let dalpha = unsafe { std::slice::from_raw_parts_mut(dalpha, n) };
-    let d = rows.d;
-    // A long row has work enough by itself, and eight of them no room in the cache.
-    let group = if d <= part::<V>() { V::LANES } else { 1 };
-    let mut across = Across::new();
-    let (mut bends, mut means, mut slopes) = (Bends::new(), [0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
-    for (g, dalpha) in dalpha.chunks_mut(group).enumerate() {
-        // SAFETY: row `r` of the group lies within the rows for `r < dalpha.len()`.
+unsafe fn groups_any<V: Vector, W: Weight>(weight: W, rows: Rows) {
+    let (mut across, mut of, size) = (Across::new(), Measures::new(), group::<V>(rows.d));
+    for first in (0..rows.rows).step_by(size) {
+        let here = (rows.rows - first).min(size);
+        // SAFETY: row `r` of the group lies within the rows for `r < here`.
         unsafe {
-            let rows = rows.past(g * group * d);
-            let zero = V::splat(0.0);
-            for r in 0..dalpha.len() {
-                across.put(r, tops::<V>(rows.past(r * d)));
-            }
-            let (top_score, top) = (across.most::<V>(0), across.most::<V>(1));
-            let middle = across.total::<V>(2);
-            bends.fill(&rows, top_score, top, middle);
-            for r in 0..dalpha.len() {
-                across.put(r, row_sums::<V, W>(weight, rows.past(r * d), &bends.of(r)));
+            let rows = rows.past(first);
+            rows.list_group::<V>(here, &mut across, &mut of);
+            for r in 0..here {
+                across.put(r, rows.weigh::<V, W>(weight, r, &of));
             }
             let (s, sv) = (across.total::<V>(0), across.total::<V>(1));
             let (sg, svg) = (across.total::<V>(2), across.total::<V>(3));
-            let mean = sv.div(s).keep(s.gt(zero));
-            mean.add(middle).store(means.as_mut_ptr());
+            let mean = sv.div(s).keep(s.gt(V::splat(0.0)));
+            mean.store(of.mean.as_mut_ptr());
             // The weights carry the factor `scale`; the gradient in α does not.
-            let slope = mean.mul(sg).sub(svg).div(V::splat(rows.scale));
-            slope.keep(s.gt(zero)).store(slopes.as_mut_ptr());
-            for r in 0..dalpha.len() {
-                products::<V>(rows.past(r * d), means[r]);
+            let slope = svg.sub(mean.mul(sg)).mul(V::load(of.factor.as_ptr())).div(V::splat(rows.scale));
+            slope.keep(s.gt(V::splat(0.0))).store(of.slope.as_mut_ptr());
+            for r in 0..here {
+                rows.multiply::<V>(r, &of);
+                *rows.dalpha.add(r) = f64::from(of.slope[r]);
             }
         }
-        for (dalpha, slope) in dalpha.iter_mut().zip(slopes) {
-            *dalpha = f64::from(slope);
-        }
     }
 }
 
-/// Sums that rows have in their lanes, until they are turned into lanes of rows.
-struct Across([[f32; MAX_LANES * MAX_LANES]; 4]);
+/// Where scores, probabilities and `v` of a row are found, and where its weights are left: as it is, or on lists.
+#[derive(Clone, Copy)]
+struct Place {
+    z: *const f32,
+    p: *const f32,
+    v: *const f32,
+    weights: *mut f32,
+    n: usize,
+    is_list: bool,
+}
 
-impl Across {
-    fn new() -> Across {
-        Across([[0.0; MAX_LANES * MAX_LANES]; 4])
+/// What there is one of for every row of a group.
+struct Measures {
+    place: [Place; MAX_LANES],
+    /// The largest score, and its `v`.
+    top: [f32; MAX_LANES],
+    from: [f32; MAX_LANES],
+    /// From differences of scores to `q`.
+    to_q: [f32; MAX_LANES],
+    /// `1/u₀`
+    inverse: [f32; MAX_LANES],
+    /// `ln p₀`, and `1 − ln u₀`.
+    log_top: [f32; MAX_LANES],
+    less_log: [f32; MAX_LANES],
+    /// `u₀/δ²`, for `e²/u₀ = (u₀/δ²) q²` far from 0.
+    far: [f32; MAX_LANES],
+    /// What the sum of the products is multiplied by.
+    factor: [f32; MAX_LANES],
+    mean: [f32; MAX_LANES],
+    slope: [f32; MAX_LANES],
+}
+
+impl Measures {
+    fn new() -> Measures {
+        let (nowhere, none) = (std::ptr::null(), [0.0; MAX_LANES]);
+        let place = Place { z: nowhere, p: nowhere, v: nowhere, weights: nowhere.cast_mut(), n: 0, is_list: false };
+        let place = [place; MAX_LANES];
+        let (top, from, to_q, inverse, log_top) = (none, none, none, none, none);
+        let (less_log, far, factor, mean, slope) = (none, none, none, none, none);
+        Measures { place, top, from, to_q, inverse, log_top, less_log, far, factor, mean, slope }
+    }
+}
+
+impl Rows {
+    /// # Safety
+    /// As [`rows`].
+    unsafe fn new<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) -> Rows {
+        let (d, scale, rows, dalpha) = (job.d, job.scale, dalpha.len(), dalpha.as_mut_ptr());
+        let size = group::<V>(d).min(rows);
+        let lists = job.scratch.floats(3 * size * room(d));
+        // Two positions make room for one word.
+        let words = job.scratch.positions(2 * size * words::<V>(d)).cast();
+        let (z, p, v, out) = (z.as_ptr(), job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
+        Rows { delta: alpha - 1.0, scale, z, p, v, out, dalpha, rows, d, lists, words }
     }
 
-    /// Keeps those of row `r` of a group.
+    /// From row `r` on.
     ///
     /// # Safety
-    /// `r < LANES`.
+    /// There are at least `r` rows.
     #[inline(always)]
-    unsafe fn put<V: Vector, const N: usize>(&mut self, r: usize, sums: [V; N]) {
-        for (to, sum) in self.0.iter_mut().zip(sums) {
-            // SAFETY: `LANES` rows of `LANES` floats are within the array.
-            unsafe { sum.store(to.as_mut_ptr().add(r * V::LANES)) };
+    unsafe fn past(self, r: usize) -> Rows {
+        let at = r * self.d;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (z, p, v, out) = (self.z.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
+            Rows { z, p, v, out, dalpha: self.dalpha.add(r), rows: self.rows - r, ..self }
         }
     }
 
-    /// The sum of the lanes of the `k`-th of every row: a row a lane.
+    /// Row `r` of a group.
+    ///
+    /// # Safety
+    /// `r` is a row of a group.
+    #[inline(always)]
+    unsafe fn row<V: Vector>(&self, r: usize) -> Row {
+        let (d, at) = (self.d, r * self.d);
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (key, p, v, out) = (self.z.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
+            Row { key, p, v, out, d, words: self.words.wrapping_add(r * words::<V>(d)) }
+        }
+    }
+
+    /// The list of that number of row `r` of a group.
+    ///
+    /// # Safety
+    /// `r` is a row of a group, and there are three lists.
+    #[inline(always)]
+    unsafe fn list(&self, number: usize, r: usize) -> *mut f32 {
+        // SAFETY: as the caller vouches.
+        unsafe { self.lists.add((3 * r + number) * room(self.d)) }
+    }
+
+    /// Lists the supports of a group of rows, and finds the largest entry of each.
+    ///
+    /// # Safety
+    /// As [`groups`], for as many rows.
+    #[inline(always)]
+    unsafe fn list_group<V: Vector>(&self, rows: usize, across: &mut Across, of: &mut Measures) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            for r in 0..rows {
+                let tops;
+                (of.place[r], tops) = self.place::<V>(r);
+                across.put(r, tops);
+            }
+            let (score, top) = (across.most::<V>(0), across.most::<V>(2));
+            score.store(of.top.as_mut_ptr());
+            for r in 0..rows {
+                let is_top = across.get::<V>(r, 0).ge(V::splat(of.top[r]));
+                let from = across.get::<V>(r, 1).select(is_top, V::splat(f32::NEG_INFINITY));
+                across.put(r, [from]);
+            }
+            across.most::<V>(0).store(of.from.as_mut_ptr());
+            self.measure(top, of);
+        }
+    }
+
+    /// Where a row is found from now on; and by lanes the largest score of its support, its `v`, and the largest
+    /// probability.
+    ///
+    /// # Safety
+    /// As [`groups`], for one row.
+    #[inline(always)]
+    unsafe fn place<V: Vector>(&self, r: usize) -> (Place, [V; 3]) {
+        // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
+        unsafe {
+            let row @ Row { key: z, p, v, out, d, words } = self.row::<V>(r);
+            let mut tops = Tops::new();
+            if d <= NARROW || mark::<V>(row) * V::LANES * 4 > d && count::<V>(p, d) * 2 > d {
+                for i in (0..d).step_by(V::LANES) {
+                    let len = (d - i).min(V::LANES);
+                    tops.add(read::<V>(z.add(i), len), read::<V>(p.add(i), len), read::<V>(v.add(i), len));
+                }
+                return (Place { z, p, v, weights: out, n: d, is_list: false }, tops.lanes());
+            }
+            let (zs, ps, vs, mut n) = (self.list(0, r), self.list(1, r), self.list(2, r), 0);
+            for first in (0..d).step_by(part::<V>()) {
+                let mut word = words.add(first / part::<V>()).read_unaligned();
+                while word != 0 {
+                    let i = first + word.trailing_zeros() as usize * V::LANES;
+                    let len = (d - i).min(V::LANES);
+                    let (z, p, v) = (read::<V>(z.add(i), len), read::<V>(p.add(i), len), read::<V>(v.add(i), len));
+                    let on = tops.add(z, p, v);
+                    z.compress(on, zs.add(n));
+                    v.compress(on, vs.add(n));
+                    n += p.compress(on, ps.add(n));
+                    word &= word - 1;
+                }
+            }
+            (Place { z: zs, p: ps, v: vs, weights: ps, n, is_list: true }, tops.lanes())
+        }
+    }
+
+    /// What the gradients of the rows of a group need, from the largest probability of every row.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn total<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: the array holds `LANES` rows of `LANES` floats.
-        unsafe { V::row_sums(self.0[k].as_ptr()) }
+    unsafe fn measure<V: Vector>(&self, top: V, of: &mut Measures) {
+        let (delta, scale) = (self.delta as f32, self.scale);
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let one = V::splat(1.0);
+            // A row of zeros has no largest entry; nothing of what follows is looked at.
+            let log = log2(one.select(V::splat(f32::MIN_POSITIVE).gt(top), top));
+            let u = exp2_nonpos(log.mul(V::splat(delta)));
+            let inverse = one.div(u);
+            let square = V::splat(if delta > 0.0 { (1.0 / (self.delta * self.delta)).min(1e30) as f32 } else { 0.0 });
+            let log = log.mul(V::splat(std::f32::consts::LN_2));
+            let far = u.mul(square);
+            inverse.mul(V::splat(delta * scale)).store(of.to_q.as_mut_ptr());
+            inverse.store(of.inverse.as_mut_ptr());
+            log.store(of.log_top.as_mut_ptr());
+            one.sub(log.mul(V::splat(delta))).store(of.less_log.as_mut_ptr());
+            far.store(of.far.as_mut_ptr());
+            let factor = if self.delta >= STEEP { far } else { V::splat(-1.0) };
+            factor.store(of.factor.as_mut_ptr());
+        }
     }
 
-    /// The largest lane of the `k`-th of every row.
+    /// `Σ s`, `Σ s v'`, and, but for a factor, `Σ s g` and `Σ s v' g` of a row, by lanes; its weights stay in their place.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that has its place.
+    #[inline(always)]
+    unsafe fn weigh<V: Vector, W: Weight>(&self, weight: W, r: usize, of: &Measures) -> [V; 4] {
+        let Place { z, p, v, weights, n, .. } = of.place[r];
+        // SAFETY: every access stays within `n` floats.
+        unsafe {
+            let (top, from, one) = (V::splat(of.top[r]), V::splat(of.from[r]), V::splat(1.0));
+            let (to_q, inverse, less_log) = (V::splat(of.to_q[r]), V::splat(of.inverse[r]), V::splat(of.less_log[r]));
+            let mut sums = Sums::<V, 4>::new();
+            for first in (0..n).step_by(part::<V>()) {
+                if first > 0 {
+                    sums.widen();
+                }
+                let sums = sums.part();
+                for i in (first..n.min(first + part::<V>())).step_by(V::LANES) {
+                    let len = (n - i).min(V::LANES);
+                    let p = read::<V>(p.add(i), len);
+                    let on = p.gt(V::splat(0.0));
+                    let gap = read::<V>(z.add(i), len).sub(top).keep(on);
+                    let q = gap.mul(to_q);
+                    let u = q.add(one).max(V::splat(GRAIN));
+                    let s = weight.weight_at(p, u, inverse);
+                    let g = if self.delta >= STEEP {
+                        let log = u.log2_near_one(q).mul(V::splat(std::f32::consts::LN_2));
+                        q.mul(less_log.sub(log)).sub(log)
+                    } else {
+                        self.bend(gap, (u, q), (V::splat(of.log_top[r]), inverse, V::splat(of.far[r])))
+                    };
+                    write(s, weights.add(i), len);
+                    let sv = read::<V>(v.add(i), len).sub(from).keep(on).mul(s);
+                    sums[0] = sums[0].add(s);
+                    sums[1] = sums[1].add(sv);
+                    sums[2] = s.fma(g, sums[2]);
+                    sums[3] = sv.fma(g, sums[3]);
+                }
+            }
+            sums.lanes()
+        }
+    }
+
+    /// `g` of differences from the largest score, for any δ.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn most<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: the array holds `LANES` rows of `LANES` floats.
-        unsafe { V::row_maxima(self.0[k].as_ptr()) }
+    unsafe fn bend<V: Vector>(&self, gap: V, (u, q): (V, V), (log_top, inverse, far): (V, V, V)) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let e = gap.mul(V::splat(self.scale));
+            let (near, away, is_near) = entropy_near_one(u, q);
+            let near = e.mul(e).mul(inverse).mul(near);
+            e.fma(log_top, near.select(is_near, away.mul(far)))
+        }
+    }
+
+    /// Writes the products of a row.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that has its weights.
+    #[inline(always)]
+    unsafe fn multiply<V: Vector>(&self, r: usize, of: &Measures) {
+        let Place { v, weights, n, is_list, .. } = of.place[r];
+        // SAFETY: every access stays within `n` floats.
+        unsafe {
+            let (from, mean) = (V::splat(of.from[r]), V::splat(of.mean[r]));
+            for i in (0..n).step_by(V::LANES) {
+                let len = (n - i).min(V::LANES);
+                let s = read::<V>(weights.add(i), len);
+                let w = read::<V>(v.add(i), len).sub(from).sub(mean).keep(s.gt(V::splat(0.0)));
+                write(s.mul(w), weights.add(i), len);
+            }
+            if is_list {
+                put_back::<V>(self.row::<V>(r), weights);
+            }
+        }
     }
 }
 
-/// The largest score of the support, its probability, and `<p, v>`, by lanes.
+/// The largest score of the support, its `v`, and the largest probability, by lanes.
 struct Tops<V> {
     score: V,
+    beside: V,
     p: V,
-    pv: V,
 }
 
 impl<V: Vector> Tops<V> {
-    /// A vector more.
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn new() -> Tops<V> {
+        // SAFETY: as the caller vouches.
+        unsafe { Tops { score: V::splat(f32::NEG_INFINITY), beside: V::splat(0.0), p: V::splat(0.0) } }
+    }
+
+    /// A vector more; returns which of it are in the support.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn add(&mut self, z: V, p: V, v: V) {
+    unsafe fn add(&mut self, z: V, p: V, v: V) -> V::Mask {
         // SAFETY: as the caller vouches.
         unsafe {
             let on = p.gt(V::splat(0.0));
+            let z = z.select(on, V::splat(f32::NEG_INFINITY));
+            let is_higher = z.gt(self.score);
+            self.score = z.select(is_higher, self.score);
+            self.beside = v.select(is_higher, self.beside);
             self.p = p.max(self.p);
-            self.score = z.select(on, V::splat(f32::NEG_INFINITY)).max(self.score);
-            self.pv = p.fma(v.keep(on), self.pv);
-        }
-    }
-}
-
-/// # Safety
-/// As [`groups`], for one row.
-#[inline(always)]
-unsafe fn tops<V: Vector>(row: Rows) -> [V; 3] {
-    let step = part::<V>();
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let zero = V::splat(0.0);
-        let mut tops = Tops { score: V::splat(f32::NEG_INFINITY), p: zero, pv: zero };
-        for first in (0..row.d).step_by(step) {
-            let part = Rows { d: (row.d - first).min(step), ..row.past(first) };
-            let whole = part.d / V::LANES;
-            // In a long row most of `z` and `v` need not be read; in a short one a look costs more than reading.
-            let mut word = if row.d > step { busy::<V>(part.p, part.d) } else { u64::MAX };
-            while word.trailing_zeros() < whole as u32 {
-                let i = word.trailing_zeros() as usize * V::LANES;
-                tops.add(V::load(part.z.add(i)), V::load(part.p.add(i)), V::load(part.v.add(i)));
-                word &= word - 1;
-            }
-            let (i, n) = (whole * V::LANES, part.d % V::LANES);
-            if n > 0 {
-                tops.add(read(part.z.add(i), n), read(part.p.add(i), n), read(part.v.add(i), n));
-            }
-        }
-        [tops.score, tops.p, tops.pv]
-    }
-}
-
-/// What `g` needs of its row, and the middle of `v`.
-#[derive(Clone, Copy)]
-struct Bend {
-    top_score: f32,
-    /// From differences of scores to `q`.
-    to_q: f32,
-    scale: f32,
-    log_top: f32,
-    /// `1/u₀`
-    inverse: f32,
-    /// `u₀/δ²`, for `e²/u₀ = (u₀/δ²) q²` far from 0.
-    far: f32,
-    middle: f32,
-}
-
-/// The same of a group of rows.
-struct Bends {
-    scale: f32,
-    known: [[f32; MAX_LANES]; 6],
-}
-
-impl Bends {
-    fn new() -> Bends {
-        Bends { scale: 1.0, known: [[0.0; MAX_LANES]; 6] }
-    }
-
-    /// From the largest score of every row, its probability, and the middle of `v`.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn fill<V: Vector>(&mut self, rows: &Rows, top_score: V, top: V, middle: V) {
-        let (delta, scale) = (rows.delta as f32, rows.scale);
-        self.scale = scale;
-        // SAFETY: as the caller vouches.
-        unsafe {
-            // A row of zeros has no largest entry; nothing of what follows is looked at.
-            let log = log2(V::splat(1.0).select(V::splat(f32::MIN_POSITIVE).gt(top), top));
-            let u = exp2_nonpos(log.mul(V::splat(delta)));
-            let inverse = V::splat(1.0).div(u);
-            let square = V::splat(if delta > 0.0 { (1.0 / (rows.delta * rows.delta)).min(1e30) as f32 } else { 0.0 });
-            let to_q = inverse.mul(V::splat(delta * scale));
-            let log = log.mul(V::splat(std::f32::consts::LN_2));
-            let known = [top_score, to_q, log, inverse, u.mul(square), middle];
-            for (to, lanes) in self.known.iter_mut().zip(known) {
-                lanes.store(to.as_mut_ptr());
-            }
+            on
         }
     }
 
     #[inline(always)]
-    fn of(&self, r: usize) -> Bend {
-        let [top_score, to_q, log_top, inverse, far, middle] = self.known.map(|of| of[r]);
-        Bend { top_score, to_q, scale: self.scale, log_top, inverse, far, middle }
-    }
-}
-
-impl Bend {
-    /// `g` of differences from the largest score, and `u/u₀`.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn at<V: Vector>(&self, gap: V) -> (V, V) {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let (e, q) = (gap.mul(V::splat(self.scale)), gap.mul(V::splat(self.to_q)));
-            let u = q.add(V::splat(1.0)).max(V::splat(GRAIN));
-            let (near, far, is_near) = entropy_near_one(u, q);
-            let near = e.mul(e).mul(V::splat(self.inverse)).mul(near);
-            let bent = near.select(is_near, far.mul(V::splat(self.far)));
-            (e.fma(V::splat(self.log_top), bent), u)
-        }
-    }
-}
-
-/// `Σs`, `Σ s v'`, `Σ s g`, `Σ s v' g` of a row, by lanes; the weights stay in `out`.
-///
-/// # Safety
-/// As [`groups`], for one row.
-#[inline(always)]
-unsafe fn row_sums<V: Vector, W: Weight>(weight: W, row: Rows, bend: &Bend) -> [V; 4] {
-    // SAFETY: the parts are within the row.
-    unsafe {
-        let step = part::<V>();
-        if row.d <= step {
-            return sums::<V, W>(weight, row, bend);
-        }
-        let mut wide = [V::wide_zero(); 4];
-        for at in (0..row.d).step_by(step) {
-            let part = Rows { d: (row.d - at).min(step), ..row.past(at) };
-            let sums = sums::<V, W>(weight, part, bend);
-            for k in 0..4 {
-                wide[k] = V::wide_add(wide[k], sums[k]);
-            }
-        }
-        let mut totals = [V::splat(0.0); 4];
-        for k in 0..4 {
-            totals[k] = V::load_first(&(V::wide_total(wide[k]) as f32), 1, 0.0);
-        }
-        totals
-    }
-}
-
-/// Entries in a part of a row: as many vectors as a word has bits, and sums that may stay in f32.
-const fn part<V: Vector>() -> usize {
-    if SHORT < 64 * V::LANES { SHORT } else { 64 * V::LANES }
-}
-
-/// A bit for every vector of a part of a row that has a positive entry. Found without a branch, and then
-/// followed bit by bit: which vectors have one is anybody's guess.
-///
-/// # Safety
-/// `x` is readable for `d ≤ part` floats; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn busy<V: Vector>(x: *const f32, d: usize) -> u64 {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let (zero, mut word, mut i) = (V::splat(0.0), 0u64, 0);
-        while i + V::LANES <= d {
-            word |= u64::from(V::bits(V::load(x.add(i)).gt(zero)) != 0) << (i / V::LANES);
-            i += V::LANES;
-        }
-        if i < d {
-            word |= u64::from(V::bits(V::load_first(x.add(i), d - i, 0.0).gt(zero)) != 0) << (i / V::LANES);
-        }
-        word
-    }
-}
-
-/// # Safety
-/// As [`row_sums`], for `d ≤ part`.
-#[inline(always)]
-unsafe fn sums<V: Vector, W: Weight>(weight: W, row: Rows, bend: &Bend) -> [V; 4] {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let mut sums = Sums::<Pair<V>>::new();
-        let lanes = Pair::<V>::LANES;
-        let (whole, mut word) = (row.d / lanes, busy::<Pair<V>>(row.p, row.d));
-        if (word.count_ones() as usize) < row.d.div_ceil(lanes) {
-            std::ptr::write_bytes(row.out, 0, row.d);
-        }
-        while word.trailing_zeros() < whole as u32 {
-            let i = word.trailing_zeros() as usize * lanes;
-            let (z, p, v) = (row.z.add(i), row.p.add(i), row.v.add(i));
-            sums.add(weight, bend, Pair::load(z), Pair::load(p), Pair::load(v)).store(row.out.add(i));
-            word &= word - 1;
-        }
-        let ((s, t), (sv, tv), (sg, tg)) = (sums.s.halves(), sums.sv.halves(), sums.sg.halves());
-        let (svg, tvg) = sums.svg.halves();
-        let mut sums = Sums { s: s.add(t), sv: sv.add(tv), sg: sg.add(tg), svg: svg.add(tvg) };
-        let mut i = whole * lanes;
-        while word != 0 && i < row.d {
-            let n = (row.d - i).min(V::LANES);
-            let (z, p, v) = (row.z.add(i), row.p.add(i), row.v.add(i));
-            write(sums.add(weight, bend, read(z, n), read(p, n), read(v, n)), row.out.add(i), n);
-            i += n;
-        }
-        [sums.s, sums.sv, sums.sg, sums.svg]
-    }
-}
-
-/// `Σs`, `Σ s v'`, `Σ s g`, `Σ s v' g`, by lanes.
-struct Sums<V> {
-    s: V,
-    sv: V,
-    sg: V,
-    svg: V,
-}
-
-impl<V: Vector> Sums<V> {
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn new() -> Sums<V> {
-        // SAFETY: as the caller vouches.
-        let zero = unsafe { V::splat(0.0) };
-        Sums { s: zero, sv: zero, sg: zero, svg: zero }
-    }
-
-    /// A vector more; returns its weights.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn add<W: Weight>(&mut self, weight: W, bend: &Bend, z: V, p: V, v: V) -> V {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let (on, top) = (p.gt(V::splat(0.0)), V::splat(bend.top_score));
-            let (g, u) = bend.at(z.select(on, top).sub(top));
-            let w = weight.weight_at(p, u, V::splat(bend.inverse));
-            let wv = v.sub(V::splat(bend.middle)).keep(on).mul(w);
-            self.s = self.s.add(w);
-            self.sv = self.sv.add(wv);
-            self.sg = w.fma(g, self.sg);
-            self.svg = wv.fma(g, self.svg);
-            w
-        }
-    }
-}
-
-/// The products, from the weights in `out`.
-///
-/// # Safety
-/// As [`groups`], for one row.
-#[inline(always)]
-unsafe fn products<V: Vector>(row: Rows, mean: f32) {
-    let step = part::<V>();
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        for first in (0..row.d).step_by(step) {
-            let d = (row.d - first).min(step);
-            let (whole, mut word) = (d / V::LANES, busy::<V>(row.out.add(first), d));
-            while word.trailing_zeros() < whole as u32 {
-                let i = first + word.trailing_zeros() as usize * V::LANES;
-                let s = V::load(row.out.add(i));
-                let w = V::load(row.v.add(i)).sub(V::splat(mean)).keep(s.gt(V::splat(0.0)));
-                w.mul(s).store(row.out.add(i));
-                word &= word - 1;
-            }
-            if word != 0 {
-                let (i, n) = (first + whole * V::LANES, d % V::LANES);
-                let s = read::<V>(row.out.add(i), n);
-                let w = read::<V>(row.v.add(i), n).sub(V::splat(mean)).keep(s.gt(V::splat(0.0)));
-                w.mul(s).store_first(row.out.add(i), n);
-            }
-        }
+    fn lanes(self) -> [V; 3] {
+        [self.score, self.beside, self.p]
     }
 }

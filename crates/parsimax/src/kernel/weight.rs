@@ -79,17 +79,15 @@ impl Weight for Root {
 pub(super) struct Power {
     scale: f32,
     exponent: f32,
-    /// Least `p^δ`, as a share of the largest of its row, that a difference of scores tells well enough.
-    least: f32,
+    /// Whether the smallest entries weigh more than what their `p^δ` knows, which a difference of scores tells.
+    is_steep: bool,
 }
 
 impl Power {
     /// For that α.
     pub(super) fn new(alpha: f64, scale: f32) -> Power {
-        // An error ε of u is one of ε u^{(1−2δ)/δ} in u^{(1−δ)/δ}, and may be ten times ε.
-        let delta = alpha - 1.0;
-        let least = if delta > 0.5 { 0.1f64.powf(delta / (2.0 * delta - 1.0)) as f32 } else { 0.0 };
-        Power { scale, exponent: (2.0 - alpha) as f32, least }
+        // An error ε of u is one of ε u^{(1−2δ)/δ} in u^{(1−δ)/δ}.
+        Power { scale, exponent: (2.0 - alpha) as f32, is_steep: alpha > 1.5 }
     }
 }
 
@@ -104,18 +102,22 @@ impl Weight for Power {
             if V::bits(on) == 0 {
                 return V::splat(0.0);
             }
-            let s = exp2_nonpos(log2(p).mul(V::splat(self.exponent)));
-            s.mul(V::splat(self.scale)).keep(on)
+            let (exponent, scale) = (V::splat(self.exponent), V::splat(self.scale));
+            // A power may send what is below the normal range back into sight.
+            let is_tiny = V::and(on, V::splat(f32::MIN_POSITIVE).gt(p));
+            let s = if V::bits(is_tiny) == 0 { p.power(exponent) } else { exp2_nonpos(log2(p).mul(exponent)) };
+            s.mul(scale).keep(on)
         }
     }
-    /// `p^{2−α} = p/p^δ`: no logarithm, unless `u` is so small that it has lost digits.
+    /// `p^{2−α} = p/p^δ`: no logarithm, unless small `u` that have lost digits weigh much.
     #[inline(always)]
     unsafe fn weight_at<V: Vector>(&self, p: V, u: V, inverse: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
-            let s = p.mul(inverse.mul(V::splat(self.scale))).div(u);
-            let small = V::and(V::splat(self.least).gt(u), p.gt(V::splat(0.0)));
-            if V::bits(small) == 0 { s } else { self.weight(p).select(small, s) }
+            if self.is_steep {
+                return self.weight(p);
+            }
+            p.mul(inverse.mul(V::splat(self.scale))).mul(u.rough_inverse())
         }
     }
 }

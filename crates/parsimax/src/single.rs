@@ -240,14 +240,15 @@ pub(crate) fn backward<T: Float>(
     }
     let v = block(&layout, vd, rows, gv);
     let job = kernel::Backward { p, v, d, scale, out: &mut *out, scratch };
-    match (map, slopes) {
+    let is_any_bad = match (map, slopes) {
         // Masked entries have no probability, so whatever score they have is not looked at.
         (Map::Entmax(alpha), Some(slopes)) => {
             kernel::alpha_backward(alpha, job, block(&plan.z, z, rows, gz), slopes);
+            true
         }
         _ => kernel::backward(map, job),
-    }
-    spoil(plan, z, p, rows, out)
+    };
+    if is_any_bad { spoil(plan, z, p, rows, out) } else { None }
 }
 
 /// Fills the gradients of bad rows, which the forward pass has filled with NaN; returns the first bad score.

@@ -2,30 +2,31 @@
 //!
 //! With `s_i = p_i^{2−α}` on the support and 0 off it, `Jv = scale · s ⊙ (v − <s,v>/Σs)`:
 //! softmax has `s = p` (and `Σs = 1` is not assumed), sparsemax `s = 1`, 1.5-entmax `s = √p`.
-//! Two passes: the two sums, then the products. In a long row that is sparse the first pass writes
-//! zeros and notes which blocks hold any of the support; `v` is read in those alone. Entries of `v` off the support are masked out before anything is done with them, so an
-//! infinity there does no harm. In a short row `s = 0` is mask enough for numbers that are finite;
-//! if one is not, the sum tells, and the row is done again with care.
+//! Two passes: the two sums, then the products; long rows are apart (`long_backward.rs`). Entries of `v` off the support
+//! are masked out before anything is done with them, so an infinity there does no harm. In a short row `s = 0` is mask
+//! enough for numbers that are finite; if one is not, the sum tells, and the row is done again with care. The same sum
+//! tells rows that the forward pass has filled with NaN.
 
+use super::long_backward::long_rows;
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
-use super::weight::{Identity, Indicator, Known, Power, Root, Weight};
+use super::weight::{Identity, Indicator, Power, Root, Weight};
 use super::{Backward, Map, steep_backward};
 
 /// Vectors in a block, the unit in which long rows are skipped or read.
-const BLOCK: usize = 4;
+pub(super) const BLOCK: usize = 4;
 
 /// Widest row whose sums are finished together with those of its neighbours.
 const NARROW: usize = 128;
 
 /// Widest row that is read as a whole, and whose sums may stay in f32.
-pub(super) const SHORT: usize = 512;
+const SHORT: usize = 512;
 
-/// Dispatch on the mapping.
+/// Dispatch on the mapping; returns whether any row of `p` is bad: whether it begins with a NaN.
 ///
 /// # Safety
 /// `p`, `v` and `out` hold the same whole number of rows of `d ≥ 1` floats, and the CPU has
 /// the instruction set of `V`.
-pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
+pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) -> bool {
     // SAFETY: as the caller vouches.
     unsafe {
         match map {
@@ -33,18 +34,21 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) {
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
             Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
-            Map::Entmax(alpha) => steep_backward::without_scores::<V>(alpha, job),
+            Map::Entmax(alpha) => {
+                steep_backward::without_scores::<V>(alpha, job);
+                job.p.chunks(job.d).any(|row| row[0].is_nan())
+            }
         }
     }
 }
 
 /// The rows of a block, by pointer.
 #[derive(Clone, Copy)]
-struct Rows {
-    p: *const f32,
-    v: *const f32,
-    out: *mut f32,
-    d: usize,
+pub(super) struct Rows {
+    pub(super) p: *const f32,
+    pub(super) v: *const f32,
+    pub(super) out: *mut f32,
+    pub(super) d: usize,
 }
 
 impl Rows {
@@ -53,7 +57,7 @@ impl Rows {
     /// # Safety
     /// There are at least `r` rows.
     #[inline(always)]
-    unsafe fn from(self, r: usize) -> Rows {
+    pub(super) unsafe fn from(self, r: usize) -> Rows {
         // SAFETY: as the caller vouches.
         unsafe { self.past(r * self.d) }
     }
@@ -63,274 +67,40 @@ impl Rows {
     /// # Safety
     /// There are at least `at` entries.
     #[inline(always)]
-    unsafe fn past(self, at: usize) -> Rows {
+    pub(super) unsafe fn past(self, at: usize) -> Rows {
         // SAFETY: as the caller vouches.
         unsafe { Rows { p: self.p.add(at), v: self.v.add(at), out: self.out.add(at), ..self } }
+    }
+
+    /// Whether the forward pass has filled the first row with NaN.
+    ///
+    /// # Safety
+    /// There is a row.
+    #[inline(always)]
+    pub(super) unsafe fn is_bad(self) -> bool {
+        // SAFETY: a row holds a float at least.
+        unsafe { (*self.p).is_nan() }
     }
 }
 
 /// # Safety
 /// As [`any`].
-unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) {
+unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) -> bool {
     let (d, n) = (job.d, job.out.len() / job.d);
     let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
     let all = Rows { p, v, out, d };
     // SAFETY: as the caller vouches; two positions make room for one word.
     unsafe {
         if d <= held::<V>() * V::LANES {
-            held_rows::<V, W>(weight, all, n);
+            held_rows::<V, W>(weight, all, n)
         } else if d <= NARROW {
-            narrow_rows::<V, W>(weight, all, n);
+            narrow_rows::<V, W>(weight, all, n)
         } else if d <= SHORT {
-            short_rows::<V, W>(weight, all, n);
+            short_rows::<V, W>(weight, all, n)
         } else {
             let words = job.scratch.positions(2 * (d / (BLOCK * V::LANES)).div_ceil(64));
-            long_rows::<V, W>(weight, all, n, words.cast());
+            long_rows::<V, W>(weight, all, n, words.cast())
         }
-    }
-}
-
-outlined! {
-    /// Rows one by one.
-    ///
-    /// # Safety
-    /// As [`any`], for `n` rows; `words` is writable, if not aligned, for a bit a whole block of a row.
-    unsafe fn long_rows<V, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) -> () => long_rows_any
-}
-
-/// # Safety
-/// As [`long_rows`].
-#[inline(always)]
-unsafe fn long_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) {
-    let (step, mut is_crowded) = (BLOCK * V::LANES, false);
-    let whole = rows.d / step * step;
-    for r in 0..n {
-        // SAFETY: row `r` lies within all three slices, and so do its blocks.
-        unsafe {
-            let row = rows.from(r);
-            // A row is likely to be as the one before. Either way leads to the same numbers.
-            if r == 0 {
-                is_crowded = seems_crowded::<V>(row);
-            }
-            let (mean, busy) = match is_crowded {
-                true => crowded_mean::<V, W>(weight, row),
-                false => sparse_mean::<V, W>(weight, row, words),
-            };
-            match (is_crowded, W::KEPT) {
-                (true, true) => crowded_products::<V, _>(Known, Rows { p: row.out, ..row }, whole, mean),
-                (true, false) => crowded_products::<V, W>(weight, row, whole, mean),
-                (false, true) => sparse_products::<V, _>(Known, Rows { p: row.out, ..row }, words, mean),
-                (false, false) => sparse_products::<V, W>(weight, row, words, mean),
-            }
-            products::<V, W>(weight, row.past(whole), row.d - whole, mean);
-            is_crowded = busy * 2 * step > whole;
-        }
-    }
-}
-
-/// Vectors of a row that tell at a glance what it is like.
-const GLANCE: usize = 16;
-
-/// Whether most of a few vectors hold any of the support.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn seems_crowded<V: Vector>(row: Rows) -> bool {
-    let mut busy = 0;
-    for k in 0..GLANCE {
-        // SAFETY: a long row holds more vectors than that, and these end before it does.
-        let p = unsafe { V::load(row.p.add(k * (row.d / GLANCE / V::LANES * V::LANES))) };
-        // SAFETY: the caller vouches for the instruction set.
-        busy += usize::from(V::bits(p.gt(unsafe { V::splat(0.0) })) != 0);
-    }
-    busy * 2 > GLANCE
-}
-
-/// The products of the blocks that hold any of the support.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn sparse_products<V: Vector, W: Weight>(weight: W, row: Rows, words: *const u64, mean: f32) {
-    let step = BLOCK * V::LANES;
-    for w in 0..(row.d / step).div_ceil(64) {
-        // SAFETY: a bit stands for a block within the row.
-        unsafe {
-            let mut word = words.add(w).read_unaligned();
-            while word != 0 {
-                let at = (w * 64 + word.trailing_zeros() as usize) * step;
-                products::<V, W>(weight, row.past(at), step, mean);
-                word &= word - 1;
-            }
-        }
-    }
-}
-
-/// Longest row of which the one after it is asked for while it is finished: as much as the caches hold beside it.
-const ASKED: usize = 1 << 15;
-
-/// The first `len` products of a row, a whole number of blocks, of which most are not 0.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn crowded_products<V: Vector, W: Weight>(weight: W, row: Rows, len: usize, mean: f32) {
-    let step = BLOCK * V::LANES;
-    // SAFETY: every access but those that only ask stays within `len` floats.
-    unsafe {
-        if row.d > ASKED {
-            // From its end, which the caches still hold.
-            for at in (0..len).step_by(step).rev() {
-                products::<V, W>(weight, row.past(at), step, mean);
-            }
-            return;
-        }
-        for at in (0..len).step_by(step) {
-            for k in 0..BLOCK {
-                V::prefetch(row.p.wrapping_add(row.d + at + k * V::LANES));
-                V::prefetch(row.v.wrapping_add(row.d + at + k * V::LANES));
-            }
-            products::<V, W>(weight, row.past(at), step, mean);
-        }
-    }
-}
-
-/// `<s,v>` and `Σs`, as they are summed in long rows: a few terms a lane in f32, then in f64.
-struct Sums<V: Vector> {
-    sv: [V; BLOCK],
-    s: [V; BLOCK],
-    wide_sv: V::Wide,
-    wide_s: V::Wide,
-}
-
-impl<V: Vector> Sums<V> {
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn new() -> Self {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let none = [V::splat(0.0); BLOCK];
-            Sums { sv: none, s: none, wide_sv: V::wide_zero(), wide_s: V::wide_zero() }
-        }
-    }
-
-    /// Adds a block, whose weights go to `out` if they are worth keeping. One without support adds nothing to any sum.
-    ///
-    /// # Safety
-    /// All three are accessible for a block; the CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn add<W: Weight>(&mut self, weight: W, part: Rows) {
-        for k in 0..BLOCK {
-            // SAFETY: as the caller vouches.
-            unsafe {
-                let q = V::load(part.p.add(k * V::LANES));
-                let weighed = weight.weight(q);
-                if W::KEPT {
-                    weighed.store(part.out.add(k * V::LANES));
-                }
-                let v = V::load(part.v.add(k * V::LANES)).keep(q.gt(V::splat(0.0)));
-                self.sv[k] = weighed.fma(v, self.sv[k]);
-                self.s[k] = self.s[k].add(weighed);
-            }
-        }
-    }
-
-    /// Moves the sums to f64, after 64 blocks at most.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn widen(&mut self) {
-        self.wide_sv = V::wide_add(self.wide_sv, together(self.sv));
-        self.wide_s = V::wide_add(self.wide_s, together(self.s));
-        // SAFETY: as the caller vouches.
-        (self.sv, self.s) = unsafe { ([V::splat(0.0); BLOCK], [V::splat(0.0); BLOCK]) };
-    }
-
-    /// The mean, with the entries behind the last whole block of a row.
-    ///
-    /// # Safety
-    /// As [`long_rows`], for one row.
-    #[inline(always)]
-    unsafe fn mean<W: Weight>(self, weight: W, row: Rows) -> f32 {
-        let whole = row.d - row.d % (BLOCK * V::LANES);
-        // SAFETY: as the caller vouches.
-        let (sv, s) = unsafe { lane_sums::<V, W, true>(weight, Rows { d: row.d - whole, ..row.past(whole) }) };
-        let sv = V::wide_total(V::wide_add(self.wide_sv, sv));
-        let s = V::wide_total(V::wide_add(self.wide_s, s));
-        if s > 0.0 { (sv / s) as f32 } else { 0.0 }
-    }
-}
-
-/// `<s,v>/Σs` of a row most of whose blocks hold some of the support, and how many do.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn crowded_mean<V: Vector, W: Weight>(weight: W, row: Rows) -> (f32, usize) {
-    let step = BLOCK * V::LANES;
-    let (blocks, mut busy) = (row.d / step, 0);
-    // SAFETY: block `i` lies within the row for `i < blocks`.
-    unsafe {
-        let mut sums = Sums::<V>::new();
-        for first in (0..blocks).step_by(64) {
-            for i in first..blocks.min(first + 64) {
-                let part = row.past(i * step);
-                busy += usize::from(holds_support::<V>(part.p));
-                sums.add(weight, part);
-            }
-            sums.widen();
-        }
-        (sums.mean(weight, row), busy)
-    }
-}
-
-/// The same of a row most of whose blocks hold none: `v` is read in the others alone, whose bits are left in `words`.
-/// Writes zeros.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn sparse_mean<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64) -> (f32, usize) {
-    let step = BLOCK * V::LANES;
-    let (blocks, mut busy) = (row.d / step, 0);
-    // SAFETY: block `i` lies within the row for `i < blocks`.
-    unsafe {
-        let mut sums = Sums::<V>::new();
-        for w in 0..blocks.div_ceil(64) {
-            // First the bits, without a branch to guess; then the blocks, still in cache. Zeros are written on the way:
-            // reading and writing at once take no longer than a copy.
-            let mut word = 0u64;
-            for i in w * 64..blocks.min(w * 64 + 64) {
-                word |= u64::from(holds_support::<V>(row.p.add(i * step))) << (i % 64);
-                for k in 0..BLOCK {
-                    V::splat(0.0).store(row.out.add(i * step + k * V::LANES));
-                }
-            }
-            words.add(w).write_unaligned(word);
-            busy += word.count_ones() as usize;
-            while word != 0 {
-                sums.add(weight, row.past((w * 64 + word.trailing_zeros() as usize) * step));
-                word &= word - 1;
-            }
-            sums.widen();
-        }
-        (sums.mean(weight, row), busy)
-    }
-}
-
-/// Whether any probability of a block is positive.
-///
-/// # Safety
-/// `p` is readable for a block; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn holds_support<V: Vector>(p: *const f32) -> bool {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let q = [V::load(p), V::load(p.add(V::LANES)), V::load(p.add(2 * V::LANES)), V::load(p.add(3 * V::LANES))];
-        V::bits(q[0].max(q[1]).max(q[2].max(q[3])).gt(V::splat(0.0))) != 0
     }
 }
 
@@ -344,13 +114,13 @@ outlined! {
     ///
     /// # Safety
     /// As [`any`], for `n` rows of at most [`held`] vectors.
-    unsafe fn held_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => held_rows_any
+    unsafe fn held_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> bool => held_rows_any
 }
 
 /// # Safety
 /// As [`held_rows`].
 #[inline(always)]
-unsafe fn held_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+unsafe fn held_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) -> bool {
     // SAFETY: as the caller vouches.
     unsafe {
         match rows.d.div_ceil(V::LANES) {
@@ -371,8 +141,8 @@ unsafe fn held_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
 /// # Safety
 /// As [`held_rows`].
 #[inline(always)]
-unsafe fn held_rows_of<V: Vector, W: Weight, const N: usize>(weight: W, rows: Rows, n: usize) {
-    let last = rows.d - (N - 1) * V::LANES;
+unsafe fn held_rows_of<V: Vector, W: Weight, const N: usize>(weight: W, rows: Rows, n: usize) -> bool {
+    let (last, mut is_bad) = (rows.d - (N - 1) * V::LANES, false);
     for r in 0..n {
         // SAFETY: row `r` lies within all three for `r < n`.
         unsafe {
@@ -396,10 +166,11 @@ unsafe fn held_rows_of<V: Vector, W: Weight, const N: usize>(weight: W, rows: Ro
                     write(s[k].fma(v[k].sub(mean), zero), row.out.add(k * V::LANES), len);
                 }
             } else {
-                short_products::<V, W>(weight, row, mean);
+                is_bad |= short_products::<V, W>(weight, row, mean);
             }
         }
     }
+    is_bad
 }
 
 outlined! {
@@ -407,16 +178,16 @@ outlined! {
     ///
     /// # Safety
     /// As [`any`], for `n` rows of `d ≤ NARROW`.
-    unsafe fn narrow_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => narrow_rows_any
+    unsafe fn narrow_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> bool => narrow_rows_any
 }
 
 /// # Safety
 /// As [`narrow_rows`].
 #[inline(always)]
-unsafe fn narrow_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+unsafe fn narrow_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) -> bool {
     // Outside the loop: clearing them costs as much as some rows.
     let mut lane = [[0.0f32; MAX_LANES * MAX_LANES]; 2];
-    let mut means = [0.0f32; MAX_LANES];
+    let (mut means, mut is_bad) = ([0.0f32; MAX_LANES], false);
     for first in (0..n).step_by(V::LANES) {
         let here = (n - first).min(V::LANES);
         // SAFETY: row `r` lies within all three for `r < n`.
@@ -430,10 +201,11 @@ unsafe fn narrow_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize)
             let (sv, s) = (V::row_sums(lane[0].as_ptr()), V::row_sums(lane[1].as_ptr()));
             sv.div(s).store(means.as_mut_ptr());
             for r in 0..here {
-                short_products::<V, W>(weight, rows.from(r), means[r]);
+                is_bad |= short_products::<V, W>(weight, rows.from(r), means[r]);
             }
         }
     }
+    is_bad
 }
 
 outlined! {
@@ -441,24 +213,24 @@ outlined! {
     ///
     /// # Safety
     /// As [`any`], for `n ≥ 1` rows of `d ≤ SHORT`.
-    unsafe fn short_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> () => short_rows_any
+    unsafe fn short_rows<V, W: Weight>(weight: W, rows: Rows, n: usize) -> bool => short_rows_any
 }
 
 /// # Safety
 /// As [`short_rows`].
 #[inline(always)]
-unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) {
+unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) -> bool {
     // The mean of a row is known some time after its first pass. The second pass of the row before
     // fills that time.
     // SAFETY: every row lies within the `n` rows.
     unsafe {
-        let mut mean = short_mean::<V, W, false>(weight, rows);
+        let (mut mean, mut is_bad) = (short_mean::<V, W, false>(weight, rows), false);
         for r in 1..n {
             let next = short_mean::<V, W, false>(weight, rows.from(r));
-            short_products::<V, W>(weight, rows.from(r - 1), mean);
+            is_bad |= short_products::<V, W>(weight, rows.from(r - 1), mean);
             mean = next;
         }
-        short_products::<V, W>(weight, rows.from(n - 1), mean);
+        is_bad | short_products::<V, W>(weight, rows.from(n - 1), mean)
     }
 }
 
@@ -477,19 +249,22 @@ unsafe fn short_mean<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: 
 /// The largest mean from which no finite number is infinitely far.
 const MOST: f32 = 1e30;
 
-/// The second pass over a short row, whose first pass left its weights in `out` if they are kept.
+/// The second pass over a short row, whose first pass left its weights in `out` if they are kept; returns whether the row
+/// is bad.
 ///
 /// # Safety
 /// As [`short_rows`], for one row.
 #[inline(always)]
-unsafe fn short_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) {
+unsafe fn short_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) -> bool {
     // SAFETY: as the caller vouches.
     unsafe {
         if mean.abs() <= MOST {
             plain_products::<V, W>(weight, row, mean);
+            false
         } else {
             let mean = short_mean::<V, W, true>(weight, row);
             products::<V, W>(weight, row, row.d, mean);
+            row.is_bad()
         }
     }
 }
@@ -531,7 +306,7 @@ unsafe fn plain_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) 
 /// # Safety
 /// `p` and `v` are readable and `out` writable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: Rows) -> (V, V) {
+pub(super) unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: Rows) -> (V, V) {
     let Rows { p, v, out, d } = row;
     // SAFETY: every access stays within `d` floats.
     unsafe {
@@ -569,19 +344,13 @@ unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: R
     }
 }
 
-/// The sum of a block.
-#[inline(always)]
-fn together<V: Vector>(x: [V; BLOCK]) -> V {
-    x[0].add(x[1]).add(x[2].add(x[3]))
-}
-
 /// The first `len` products of a row.
 ///
 /// # Safety
 /// `p` and `v` are readable and `out` writable for `len` floats; the CPU has the instruction set
 /// of `V`.
 #[inline(always)]
-unsafe fn products<V: Vector, W: Weight>(weight: W, row: Rows, len: usize, mean: f32) {
+pub(super) unsafe fn products<V: Vector, W: Weight>(weight: W, row: Rows, len: usize, mean: f32) {
     // SAFETY: every access stays within `len` floats.
     unsafe {
         let mut i = 0;

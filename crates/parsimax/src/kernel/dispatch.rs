@@ -148,18 +148,19 @@ pub fn forward(map: Map, mut job: Forward<'_>) {
     run!(route::forward(map.resolve(), &mut job));
 }
 
-/// Vector–Jacobian products of a block of rows.
+/// Vector–Jacobian products of a block of rows. Returns whether any row of `p` is filled with NaN, as bad rows are: what
+/// is written for those says nothing.
 ///
 /// # Panics
 /// If the slices do not have the lengths that [`Backward`] states.
-pub fn backward(map: Map, mut job: Backward<'_>) {
+pub fn backward(map: Map, mut job: Backward<'_>) -> bool {
     let n = job.out.len();
     assert!(job.p.len() == n && job.v.len() == n, "backward: p, v and out are of one length");
     if n == 0 {
-        return;
+        return false;
     }
     assert!(job.d > 0 && n.is_multiple_of(job.d), "backward: whole rows");
-    run!(backward::any(map.resolve(), &mut job));
+    run!(backward::any(map.resolve(), &mut job))
 }
 
 /// Backward pass of α-entmax at scores `z` with the gradient in α: `dalpha[r] = <v_r, ∂p_r/∂α>`.

@@ -24,7 +24,7 @@
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
-//! | `backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
+//! | `backward.rs`, `long_backward.rs`, `weight.rs` | vector–Jacobian products, and what an entry weighs in them |
 //! | `structured.rs`, `fused.rs`, `fused/`, `tv.rs`, `groups.rs` | fusedmax and the Jacobian of groups; short rows in lanes |
 //! | `oscar.rs`, `oscar/` | oscarmax: few candidates in lanes, other rows by passes |
 //! | `network.rs` | which places a sorting network exchanges |
@@ -52,6 +52,7 @@ mod groups;
 mod level;
 mod lists;
 mod long;
+mod long_backward;
 mod loss;
 pub mod matmul;
 mod narrow;

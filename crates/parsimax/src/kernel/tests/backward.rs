@@ -106,3 +106,28 @@ fn a_gradient_does_not_depend_on_its_neighbours() {
         }
     }
 }
+
+/// A bad row is told apart at every width, and a masked row or one with a gradient that is not finite is none.
+#[test]
+fn rows_of_nan_are_told() {
+    let mut rng = fastrand::Rng::with_seed(71);
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.3), Map::Entmax(3.0)] {
+        for d in [1, 5, 64, 100, 300, 700] {
+            let z = normals(&mut rng, 3 * d, 1.0);
+            for level in available() {
+                let (mut p, _, _) = run(level, map, &z, d, 1.0);
+                p[d..2 * d].fill(0.0);
+                let v: Vec<f32> = p.iter().map(|p| if *p > 0.0 { 0.5 } else { f32::NAN }).collect();
+                let is_told = |p: &[f32]| {
+                    let mut out = vec![7.0; p.len()];
+                    let mut scratch = Scratch::new();
+                    let (out, scratch) = (&mut out, &mut scratch);
+                    with_level(level, || backward(map, Backward { p, v: &v, d, scale: 1.0, out, scratch }))
+                };
+                assert!(!is_told(&p), "{level:?} {map:?} d={d}");
+                p[2 * d..].fill(f32::NAN);
+                assert!(is_told(&p), "{level:?} {map:?} d={d}");
+            }
+        }
+    }
+}

@@ -376,6 +376,10 @@ impl Slope for Whole {
     fn step_wide(&self, f: f64, g: f64) -> f64 {
         match self.n {
             0 => 0.0,
+            // Roots of roots are far cheaper than a power.
+            2 => (f - f.sqrt()) / g,
+            4 => (f - f.sqrt() * f.sqrt().sqrt()) / g,
+            8 => (f - f.sqrt() * f.sqrt().sqrt() * f.sqrt().sqrt().sqrt()) / g,
             n => (f - f.powf(1.0 - 1.0 / f64::from(n))) / g,
         }
     }

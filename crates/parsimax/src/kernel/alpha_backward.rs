@@ -19,10 +19,10 @@
 //!
 //! One pass takes all sums: `Σ s w g = Σ s v' g − (Σ s v'/Σs) Σ s g` with `v'` measured from that of the largest entry,
 //! which leaves behind whatever all of `v` have in common. Rows go in groups, and those most of whose entries are 0 on
-//! lists of their supports (`lists.rs`).
+//! lists of their supports (`supports.rs`).
 
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
-use super::lists::{Across, NARROW, Row, Sums, count, group, mark, part, put_back, room, words};
+use super::supports::{Across, NARROW, Row, Sums, count, group, mark, part, put_back, room, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Root, Weight};
 use super::{Backward, steep_backward};

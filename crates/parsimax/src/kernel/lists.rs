@@ -1,308 +1,432 @@
-//! Supports of rows as lists, for backward passes that take powers: what is 0 takes no part in them, and few rows have
-//! more than a vector or two that is not.
+//! Thresholds and probabilities of α-entmax from lists of candidates, one list a row, several rows at a time.
 //!
-//! A group of rows is gone through step by step. What a step leaves in the lanes of every row is turned, so that what is
-//! one number a row is worked out for all rows of the group at once.
+//! Sums over a list are vectors until its end, and a step that one row takes alone is a chain of operations on single
+//! numbers, each waiting for the one before. So the sums of all rows are turned into lanes together, and the steps are
+//! taken in lanes. Unlike lists that are put into lanes themselves, long ones next to short ones cost nothing.
 
-use super::vector::{MAX_LANES, Vector, read, write};
+use super::anchored::{Anchored, Place, TINY};
+use super::finish::shift;
+use super::pair::Pair;
+use super::scan::TILE;
+use super::vector::{MAX_LANES, Vector};
 
-/// Widest row all of whose vectors are looked at. In wider ones a look at `p` tells which.
-pub(super) const NARROW: usize = 128;
+/// Most candidates of a row.
+pub(super) const MOST: usize = 1024;
 
-/// Widest row whose sums may stay in f32.
-const SHORT: usize = 512;
+/// Floats from one list to the next: what one more tile may bring, and two vectors.
+pub(super) const STRIDE: usize = MOST + TILE + 2 * MAX_LANES;
 
-/// Entries in a part of a row: as many vectors as a word has bits, and sums that may stay in f32.
-pub(super) const fn part<V: Vector>() -> usize {
-    if SHORT < 64 * V::LANES { SHORT } else { 64 * V::LANES }
-}
+/// Candidates of a row at most that are put into lanes; where they are more, passes over lists leave fewer lanes idle.
+const FEW: usize = 64;
 
-/// Floats that a list of every row of a group has together, at most: what a cache holds beside the rows.
-const TOGETHER: usize = 1 << 14;
+/// Steps by powers that are no more than a guess, at most, and a residual after which better ones are due.
+const ROUGH_STEPS: usize = 6;
+const ROUGHLY: f32 = 0.12;
 
-/// How many rows of that width are gone through together.
-pub(super) const fn group<V: Vector>(d: usize) -> usize {
-    match TOGETHER / d {
-        0 => 1,
-        rows if rows < V::LANES => rows,
-        _ => V::LANES,
-    }
-}
+/// Steps at most, and a residual that the step after it reduces to what can be mended.
+const STEPS: usize = 16;
+const MENDED: f32 = 0.02;
 
-/// Floats that the list of a row of that width asks for: vectors are stored whole.
-pub(super) const fn room(d: usize) -> usize {
-    d + MAX_LANES
-}
+/// Steps on maxima by whole powers.
+const FIRST_STEPS: usize = 4;
 
-/// Words that remember the vectors of a row of that width.
-pub(super) const fn words<V: Vector>(d: usize) -> usize {
-    d.div_ceil(part::<V>())
-}
+/// Vectors in the sample of a crowded row, and a residual after which it has no more to tell.
+const SAMPLE: usize = 32;
+const SAMPLED: f32 = 0.1;
 
-/// The vectors of a part of a row of width `row` that are worth a look. If it is wide, `out` gets zeros: reading and writing at once
-/// take no longer than a copy.
-///
-/// # Safety
-/// `p` is readable and `out` writable for `d ≤ part` floats; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn spots<V: Vector>(p: *const f32, d: usize, out: *mut f32, row: usize) -> u64 {
-    if row <= NARROW {
-        return u64::MAX >> (64 - d.div_ceil(V::LANES));
-    }
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let (zero, mut word, mut i) = (V::splat(0.0), 0u64, 0);
-        while i + 4 * V::LANES <= d {
-            let at = p.add(i);
-            let low = V::load(at).max(V::load(at.add(V::LANES)));
-            let most = low.max(V::load(at.add(2 * V::LANES)).max(V::load(at.add(3 * V::LANES))));
-            for k in 0..4 {
-                zero.store(out.add(i + k * V::LANES));
-            }
-            word |= u64::from(V::bits(most.gt(zero)) != 0) << (i / V::LANES);
-            i += 4 * V::LANES;
-        }
-        // All four of those that hold any.
-        word |= word << 1;
-        word |= word << 2;
-        while i < d {
-            let n = (d - i).min(V::LANES);
-            write(zero, out.add(i), n);
-            word |= 1 << (i / V::LANES);
-            i += n;
-        }
-        word
-    }
-}
+/// Passes over such a row at most, entries that are looked at together, and a residual that the step after it reduces to
+/// what can be mended when the row is written.
+const PASSES: usize = 3;
+const CHUNK: usize = 512;
+const FINISHED: f32 = 0.04;
 
-/// What is known of a support, by lanes: the least and the largest key, what stands beside the least, and the least
-/// probability. An empty lane has infinities of the kind that any number mends.
+/// How often lists are weighed before another way is taken.
+const TIMES: usize = 6;
+
+/// Scores and probabilities of a group of rows, [`STRIDE`] floats each.
 #[derive(Clone, Copy)]
-pub(super) struct Ends<V> {
-    pub(super) least: V,
-    pub(super) most: V,
-    pub(super) beside: V,
-    pub(super) p: V,
+pub(super) struct Lists {
+    pub(super) z: *mut f32,
+    pub(super) p: *mut f32,
 }
 
-/// A row, by pointer, and the words that remember where its support is.
-#[derive(Clone, Copy)]
-pub(super) struct Row {
-    pub(super) key: *const f32,
-    pub(super) p: *const f32,
-    pub(super) v: *const f32,
-    pub(super) out: *mut f32,
-    pub(super) d: usize,
-    pub(super) words: *mut u64,
+/// What is known of the lists of a group: how many entries, the threshold (as [`Place`] has it), and `Σ p·u`.
+#[derive(Default)]
+pub(super) struct Weighed {
+    pub(super) kept: [usize; MAX_LANES],
+    pub(super) from: [f32; MAX_LANES],
+    pub(super) level: [f32; MAX_LANES],
+    pub(super) pu: [f32; MAX_LANES],
 }
 
-/// Notes which vectors of a row are worth a look; returns how many. Zeros are written to `out` if others are not.
-///
-/// # Safety
-/// `p` is readable and `out` writable for `d` floats, `words`, if not aligned, for [`words`]; the CPU has the instruction
-/// set of `V`.
-#[inline(always)]
-pub(super) unsafe fn mark<V: Vector>(row: Row) -> usize {
-    let Row { p, out, d, words, .. } = row;
-    let mut n = 0;
-    for first in (0..d).step_by(part::<V>()) {
-        // SAFETY: a part is within the row, and there is a word for it.
-        unsafe {
-            let word = spots::<V>(p.add(first), (d - first).min(part::<V>()), out.add(first), d);
-            words.add(first / part::<V>()).write_unaligned(word);
-            n += word.count_ones() as usize;
+/// Sums of every row by lanes, and then one a lane.
+type Across = [[f32; MAX_LANES * MAX_LANES]; 3];
+
+/// How `u^e` is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    Rough,
+    Good,
+    Third,
+    Fourth,
+}
+
+/// The mapping, and its exponent if that is 3 or 4, where products do.
+pub(super) struct Powers {
+    pub(super) prof: Anchored,
+    pub(super) whole: u32,
+}
+
+impl Powers {
+    pub(super) fn new(prof: Anchored) -> Powers {
+        let e = 1.0 / prof.delta;
+        let is = |n: u32| (e - f64::from(n)).abs() < 1e-9;
+        Powers { prof, whole: [3, 4].into_iter().find(|n| is(*n)).unwrap_or(0) }
+    }
+
+    /// Whether a list of so many is to be put into lanes.
+    pub(super) fn is_few(&self, kept: usize) -> bool {
+        self.prof.delta >= 1.0 || (self.whole == 0 && kept <= FEW)
+    }
+
+    /// Whether rows with too many candidates for a list are solved in passes over them.
+    pub(super) fn is_swept(&self) -> bool {
+        self.prof.delta < 1.0 && self.whole == 0
+    }
+
+    fn good(&self) -> Way {
+        match self.whole {
+            3 => Way::Third,
+            4 => Way::Fourth,
+            _ => Way::Good,
         }
     }
-    n
-}
 
-/// How many entries of a row are positive.
-///
-/// # Safety
-/// `p` is readable for `d` floats; the CPU has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
-    let mut n = 0;
-    for i in (0..d).step_by(V::LANES) {
-        // SAFETY: every load stays within `d` floats.
-        let on = unsafe { read::<V>(p.add(i), (d - i).min(V::LANES)).gt(V::splat(0.0)) };
-        n += V::bits(on).count_ones() as usize;
-    }
-    n
-}
-
-/// Lists the keys of the support and what stands beside them; returns how many there are, and its ends. Parts of `out`
-/// may be overwritten.
-///
-/// # Safety
-/// `key`, `p` and `v` are readable and `out` writable for `d` floats, `words`, if not aligned, for [`words`], the lists
-/// for [`room`]; the CPU has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn collect<V: Vector>(row: Row, (keys, beside): (*mut f32, *mut f32)) -> (usize, Ends<V>) {
-    let Row { key, p, v, d, words, .. } = row;
-    // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
-    unsafe {
-        mark::<V>(row);
-        let (zero, inf) = (V::splat(0.0), V::splat(f32::INFINITY));
-        let mut ends = Ends { least: inf, most: zero.sub(inf), beside: zero, p: inf };
-        let mut n = 0;
-        for first in (0..d).step_by(part::<V>()) {
-            let mut word = words.add(first / part::<V>()).read_unaligned();
-            while word != 0 {
-                let i = first + word.trailing_zeros() as usize * V::LANES;
-                let len = (d - i).min(V::LANES);
-                let (q, k, g) = (read::<V>(p.add(i), len), read::<V>(key.add(i), len), read::<V>(v.add(i), len));
-                let on = q.gt(zero);
-                k.compress(on, keys.add(n));
-                n += g.compress(on, beside.add(n));
-                let low = k.select(on, inf);
-                let is_lower = ends.least.gt(low);
-                ends.least = low.select(is_lower, ends.least);
-                ends.beside = g.select(is_lower, ends.beside);
-                ends.most = k.select(on, zero.sub(inf)).max(ends.most);
-                ends.p = q.select(on, inf).min(ends.p);
-                word &= word - 1;
-            }
-        }
-        (n, ends)
-    }
-}
-
-/// Writes a row whose support is listed.
-///
-/// # Safety
-/// As [`collect`], which has seen the row; the list is readable for [`room`].
-#[inline(always)]
-pub(super) unsafe fn put_back<V: Vector>(row: Row, list: *const f32) {
-    let Row { p, out, d, words, .. } = row;
-    // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
-    unsafe {
-        let mut n = 0;
-        for first in (0..d).step_by(part::<V>()) {
-            let mut word = words.add(first / part::<V>()).read_unaligned();
-            while word != 0 {
-                let i = first + word.trailing_zeros() as usize * V::LANES;
-                let len = (d - i).min(V::LANES);
-                let on = read::<V>(p.add(i), len).gt(V::splat(0.0));
-                write(V::expand(on, list.add(n)), out.add(i), len);
-                n += V::bits(on).count_ones() as usize;
-                word &= word - 1;
-            }
-        }
-    }
-}
-
-/// The lanes of a vector at `i` of a list of `n` that belong to it.
-///
-/// # Safety
-/// The CPU has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn within<V: Vector>(i: usize, n: usize) -> V::Mask {
-    let here = (n - i).min(V::LANES);
-    // SAFETY: as the caller vouches.
-    unsafe { V::lanes_of(((1u64 << here) - 1) as u32) }
-}
-
-/// Sums of a list, by lanes: a part at a time in f32, and of longer lists then in f64.
-pub(super) struct Sums<V: Vector, const N: usize> {
-    part: [V; N],
-    all: [V::Wide; N],
-    is_long: bool,
-}
-
-impl<V: Vector, const N: usize> Sums<V, N> {
+    /// `p = u^e`, `p/u` and `p/u²` for `u > 0`.
+    ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    pub(super) unsafe fn new() -> Self {
+    unsafe fn terms<V: Vector>(&self, u: V, way: Way) -> [V; 3] {
         // SAFETY: as the caller vouches.
-        unsafe { Sums { part: [V::splat(0.0); N], all: [V::wide_zero(); N], is_long: false } }
-    }
-
-    /// The sums so far of this part, to be added to.
-    #[inline(always)]
-    pub(super) fn part(&mut self) -> &mut [V; N] {
-        &mut self.part
-    }
-
-    /// The end of a part that another follows.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    pub(super) unsafe fn widen(&mut self) {
-        self.is_long = true;
-        for k in 0..N {
-            self.all[k] = V::wide_add(self.all[k], self.part[k]);
-            // SAFETY: as the caller vouches.
-            self.part[k] = unsafe { V::splat(0.0) };
-        }
-    }
-
-    /// The sums.
-    ///
-    /// # Safety
-    /// The CPU has the instruction set of `V`.
-    #[inline(always)]
-    pub(super) unsafe fn lanes(mut self) -> [V; N] {
-        if self.is_long {
-            for k in 0..N {
-                let total = V::wide_total(V::wide_add(self.all[k], self.part[k])) as f32;
-                // SAFETY: one float is readable; the caller vouches for the instruction set.
-                self.part[k] = unsafe { V::load_first(&total, 1, 0.0) };
+        unsafe {
+            match way {
+                Way::Third => {
+                    let u = u.positive();
+                    let square = u.mul(u);
+                    [square.mul(u), square, u]
+                }
+                Way::Fourth => {
+                    let u = u.positive();
+                    let square = u.mul(u);
+                    [square.mul(square), square.mul(u), square]
+                }
+                _ => {
+                    let (on, u) = (u.gt(V::splat(0.0)), u.max(V::splat(TINY)));
+                    let p = if way == Way::Rough { u.rough_power(V::splat(self.prof.e)) } else { self.prof.power(u) };
+                    let (p, inverse) = (p.keep(on), u.rough_inverse());
+                    let slope = p.mul(inverse);
+                    [p, slope, slope.mul(inverse)]
+                }
             }
         }
-        self.part
-    }
-}
-
-/// What rows have in their lanes, until it is turned into lanes of rows.
-pub(super) struct Across([[f32; MAX_LANES * MAX_LANES]; 4]);
-
-impl Across {
-    pub(super) fn new() -> Across {
-        Across([[0.0; MAX_LANES * MAX_LANES]; 4])
     }
 
-    /// Keeps that of row `r` of a group.
+    /// Where the curve leads that shares value, slope and curvature with the sum (`settle.rs`), given the sums at a level;
+    /// and what the mass lacks there.
     ///
     /// # Safety
-    /// `r < LANES`.
+    /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    pub(super) unsafe fn put<V: Vector, const N: usize>(&mut self, r: usize, lanes: [V; N]) {
-        for (to, lanes) in self.0.iter_mut().zip(lanes) {
-            // SAFETY: `LANES` rows of `LANES` floats are within the array.
-            unsafe { lanes.store(to.as_mut_ptr().add(r * V::LANES)) };
+    unsafe fn ahead<V: Vector>(&self, [f, g, h]: [V; 3], level: V, mass: V) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (lack, y, one) = (mass.sub(f), g.div(h), V::splat(1.0));
+            let x = lack.div(y.mul(g));
+            (y.fma(self.prof.steepen(one.add(x)).sub(one), level), lack)
         }
     }
 
-    /// The `k`-th of what was kept of row `r`.
+    /// Levels of the maximum at which maxima, one row per lane, have a mass, roughly.
     ///
     /// # Safety
-    /// `r < LANES`, and the CPU has the instruction set of `V`.
+    /// `c` is readable for `slots` vectors; the CPU has the instruction set of `V`.
     #[inline(always)]
-    pub(super) unsafe fn get<V: Vector>(&self, r: usize, k: usize) -> V {
-        // SAFETY: `LANES` rows of `LANES` floats are within the array.
-        unsafe { V::load(self.0[k].as_ptr().add(r * V::LANES)) }
+    pub(super) unsafe fn settle_maxima<V: Vector>(
+        &self,
+        (c, slots): (*const f32, usize),
+        max: V,
+        mut place: Place<V>,
+        mass: f32,
+    ) -> Place<V> {
+        // SAFETY: every load stays within `slots` vectors.
+        unsafe {
+            let (scale, mass) = (V::splat(self.prof.scale), V::splat(mass));
+            // No less than equal entries have, and no more than one alone.
+            let least = V::splat(0.9 * (slots as f64).powf(-self.prof.delta) as f32);
+            let most = self.prof.steepen(mass);
+            for _ in 0..FIRST_STEPS {
+                let mut sums = [V::splat(0.0); 3];
+                for k in 0..slots {
+                    let u = V::load(c.add(k * V::LANES)).sub(max).fma(scale, place.level);
+                    let [p, slope, curve] = self.terms(u, self.good());
+                    sums = [sums[0].add(p), sums[1].add(slope), sums[2].add(curve)];
+                }
+                let (to, _) = self.ahead(sums, place.level, mass);
+                place.level = to.min(most).max(least);
+            }
+            place
+        }
     }
 
-    /// The sum of the lanes of the `k`-th of every row: a row a lane.
+    /// Moves the levels of the rows that are `asked` for, which are measured from their maxima, to where their lists sum
+    /// to 1 but for what can be mended, if one of their entries stands for `share` of them. For α < 2.
     ///
     /// # Safety
-    /// The CPU has the instruction set of `V`.
+    /// There are lists of as many candidates as is noted, with room for a vector more; the CPU has the instruction set of
+    /// `V`.
     #[inline(always)]
-    pub(super) unsafe fn total<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: the array holds `LANES` rows of `LANES` floats.
-        unsafe { V::row_sums(self.0[k].as_ptr()) }
+    pub(super) unsafe fn settle<V: Vector>(&self, lists: Lists, asked: u32, share: f32, rows: &mut Weighed) {
+        // SAFETY: as the caller vouches; the blocks hold a vector of every row.
+        unsafe {
+            let (zero, mass) = (V::splat(0.0), V::splat(1.0 / share));
+            // A sample is no better than that.
+            let close = if share > 1.0 { SAMPLED } else { MENDED };
+            let [roughly, close] = [ROUGHLY / share, close / share];
+            let mut across: Across = [[0.0; MAX_LANES * MAX_LANES]; 3];
+            let (mut less, mut more) = (V::splat(TINY), V::splat(1.0 + 1e-5));
+            let mut far = if self.whole > 0 { 0 } else { asked };
+            for _ in 0..ROUGH_STEPS {
+                if far == 0 {
+                    break;
+                }
+                let level = V::load(rows.level.as_ptr());
+                let (to, lack) = self.ahead(self.sums(lists, rows, far, Way::Rough, &mut across), level, mass);
+                to.min(more).max(less).select(V::lanes_of(far), level).store(rows.level.as_mut_ptr());
+                far &= V::bits(lack.max(zero.sub(lack)).gt(V::splat(roughly)));
+            }
+            let mut active = asked;
+            for _ in 0..STEPS {
+                let level = V::load(rows.level.as_ptr());
+                let (to, lack) = self.ahead(self.sums(lists, rows, active, self.good(), &mut across), level, mass);
+                let is_below = lack.gt(zero);
+                less = level.select(is_below, less);
+                more = more.select(is_below, level);
+                let inside = V::and(to.ge(less), more.ge(to));
+                let middle = less.sqrt().mul(more.sqrt());
+                to.select(inside, middle).select(V::lanes_of(active), level).store(rows.level.as_mut_ptr());
+                active &= !V::bits(V::and(inside, V::splat(close).gt(lack.max(zero.sub(lack)))));
+                if active == 0 {
+                    return;
+                }
+            }
+        }
     }
 
-    /// The largest lane of the `k`-th of every row.
+    /// Moves the levels of rows that are too crowded to be listed, as [`settle`](Powers::settle) does: by a sample, which
+    /// takes the place of their lists, and then by passes over all of a row.
     ///
     /// # Safety
-    /// The CPU has the instruction set of `V`.
+    /// As [`settle`](Powers::settle), and the rows are readable for `d ≥ SAMPLE·LANES` floats each.
     #[inline(always)]
-    pub(super) unsafe fn most<V: Vector>(&self, k: usize) -> V {
-        // SAFETY: the array holds `LANES` rows of `LANES` floats.
-        unsafe { V::row_maxima(self.0[k].as_ptr()) }
+    pub(super) unsafe fn settle_crowd<V: Vector>(
+        &self,
+        (z, d): (*const f32, usize),
+        lists: Lists,
+        asked: u32,
+        rows: &mut Weighed,
+    ) {
+        // SAFETY: as the caller vouches; the last vector of a sample ends within the row.
+        unsafe {
+            let stride = (d - V::LANES) / (SAMPLE - 1);
+            for r in (0..V::LANES).filter(|r| asked >> r & 1 == 1) {
+                for k in 0..SAMPLE {
+                    V::load(z.add(r * d + k * stride)).store(lists.z.add(r * STRIDE + k * V::LANES));
+                }
+                rows.kept[r] = SAMPLE * V::LANES;
+            }
+            self.settle::<V>(lists, asked, d as f32 / (SAMPLE * V::LANES) as f32, rows);
+            let (zero, mut active) = (V::splat(0.0), asked);
+            let mut across: Across = [[0.0; MAX_LANES * MAX_LANES]; 3];
+            for _ in 0..PASSES {
+                for r in (0..V::LANES).filter(|r| active >> r & 1 == 1) {
+                    let sums = self.row::<V>((z.add(r * d), d), (rows.from[r], rows.level[r]));
+                    for (to, sum) in across.iter_mut().zip(sums) {
+                        sum.store(to.as_mut_ptr().add(r * V::LANES));
+                    }
+                }
+                let sums = across.each_ref().map(|sums| V::row_sums(sums.as_ptr()));
+                let level = V::load(rows.level.as_ptr());
+                let (to, lack) = self.ahead(sums, level, V::splat(1.0));
+                to.max(V::splat(TINY)).select(V::lanes_of(active), level).store(rows.level.as_mut_ptr());
+                active &= V::bits(lack.max(zero.sub(lack)).gt(V::splat(FINISHED)));
+                if active == 0 {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The three sums of a whole row, by lanes. Entries that have no part in them cost more in powers than in being left
+    /// out.
+    ///
+    /// # Safety
+    /// The row is readable for `d` floats; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn row<V: Vector>(&self, (z, d): (*const f32, usize), (from, level): (f32, f32)) -> [V; 3] {
+        let mut list = std::mem::MaybeUninit::<[f32; CHUNK + 3 * MAX_LANES]>::uninit();
+        let list = list.as_mut_ptr().cast::<f32>();
+        // SAFETY: every load stays within the row, and what is kept of a chunk within the list.
+        unsafe {
+            let (scale, lanes, zero) = (V::splat(self.prof.scale), Pair::<V>::LANES, V::splat(0.0));
+            let (from, level) = (V::splat(from), V::splat(level));
+            let mut sums = [Pair::<V>::splat(0.0); 3];
+            for first in (0..d).step_by(CHUNK) {
+                let (mut k, mut n, end) = (first, 0, d.min(first + CHUNK));
+                while k < end {
+                    let z = match end - k {
+                        rest if rest >= V::LANES => V::load(z.add(k)),
+                        rest => V::load_first(z.add(k), rest, f32::NEG_INFINITY),
+                    };
+                    let u = z.sub(from).fma(scale, level);
+                    n += u.compress(u.gt(zero), list.add(n));
+                    k += V::LANES;
+                }
+                zero.store(list.add(n));
+                zero.store(list.add(n + V::LANES));
+                for k in (0..n).step_by(lanes) {
+                    let [p, slope, curve] = self.terms(Pair::<V>::load(list.add(k)), self.good());
+                    sums = [sums[0].add(p), sums[1].add(slope), sums[2].add(curve)];
+                }
+            }
+            let [(f, f2), (g, g2), (h, h2)] = [sums[0].halves(), sums[1].halves(), sums[2].halves()];
+            [f.add(f2), g.add(g2), h.add(h2)]
+        }
+    }
+
+    /// The three sums of the rows that are `asked` for; those of others are what they were.
+    ///
+    /// # Safety
+    /// As [`settle`](Powers::settle).
+    #[inline(always)]
+    unsafe fn sums<V: Vector>(
+        &self,
+        lists: Lists,
+        rows: &Weighed,
+        asked: u32,
+        way: Way,
+        across: &mut Across,
+    ) -> [V; 3] {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (scale, none) = (V::splat(self.prof.scale), V::splat(f32::NEG_INFINITY));
+            for r in (0..V::LANES).filter(|r| asked >> r & 1 == 1) {
+                let (z, n) = (lists.z.add(r * STRIDE), rows.kept[r]);
+                let (from, level) = (V::splat(rows.from[r]), V::splat(rows.level[r]));
+                // What lies behind the list in its last vectors must not count.
+                none.store(z.add(n));
+                none.store(z.add(n + V::LANES));
+                let mut sums = [[V::splat(0.0); 3]; 2];
+                for k in (0..n).step_by(2 * V::LANES) {
+                    for half in 0..2 {
+                        let u = V::load(z.add(k + half * V::LANES)).sub(from).fma(scale, level);
+                        let [p, slope, curve] = self.terms(u, way);
+                        let [f, g, h] = sums[half];
+                        sums[half] = [f.add(p), g.add(slope), h.add(curve)];
+                    }
+                }
+                for i in 0..3 {
+                    sums[0][i].add(sums[1][i]).store(across[i].as_mut_ptr().add(r * V::LANES));
+                }
+            }
+            [V::row_sums(across[0].as_ptr()), V::row_sums(across[1].as_ptr()), V::row_sums(across[2].as_ptr())]
+        }
+    }
+
+    /// Probabilities of the rows that are `asked` for; what they were written with and their `Σ p·u` is noted. Returns a
+    /// bit for each that sums to 1. A sum that is off by little is mended, as in `finish.rs`.
+    ///
+    /// # Safety
+    /// As [`settle`](Powers::settle).
+    #[inline(always)]
+    pub(super) unsafe fn weigh<V: Vector>(&self, lists: Lists, asked: u32, rows: &mut Weighed) -> u32 {
+        // SAFETY: as the caller vouches; the blocks hold a vector of every row.
+        unsafe {
+            let (one, prof) = (V::splat(1.0), &self.prof);
+            let e = V::splat(prof.e);
+            let mut across: Across = [[0.0; MAX_LANES * MAX_LANES]; 3];
+            let (mut todo, mut good) = (asked, 0);
+            for _ in 0..TIMES {
+                for r in (0..V::LANES).filter(|r| todo >> r & 1 == 1) {
+                    let sums = self.weigh_one::<V>(lists, rows, r);
+                    for (to, sum) in across.iter_mut().zip(sums) {
+                        sum.store(to.as_mut_ptr().add(r * V::LANES));
+                    }
+                }
+                let (total, slope) = (V::row_sums(across[0].as_ptr()), V::row_sums(across[1].as_ptr()));
+                let (step, near, exact) = shift(prof, V::LANES, total, slope);
+                let (near, done) = (near & todo, (near | exact) & todo);
+                let mut shifts = [0.0f32; MAX_LANES];
+                let step = step.keep(V::lanes_of(near));
+                step.store(shifts.as_mut_ptr());
+                for r in (0..V::LANES).filter(|r| near >> r & 1 == 1) {
+                    self.mend::<V>(lists, rows, r, shifts[r]);
+                }
+                let pu = step.fma(e.add(one), V::row_sums(across[2].as_ptr()));
+                pu.select(V::lanes_of(done), V::load(rows.pu.as_ptr())).store(rows.pu.as_mut_ptr());
+                // Newton on the norm, where more is lacking.
+                let norm = one.div(prof.steepen(total).max(V::splat(TINY))).sub(one);
+                let step = total.mul(norm).div(slope).select(V::lanes_of(todo & !done), step);
+                let level = V::load(rows.level.as_ptr());
+                level.add(step).select(V::lanes_of(todo), level).store(rows.level.as_mut_ptr());
+                (good, todo) = (good | done, todo & !done);
+                if todo == 0 || prof.delta >= 1.0 {
+                    break;
+                }
+            }
+            good
+        }
+    }
+
+    /// The probabilities of row `r`; returns `Σp`, `Σ p/u` and `Σ p·u`, by lanes.
+    ///
+    /// # Safety
+    /// As [`settle`](Powers::settle).
+    #[inline(always)]
+    unsafe fn weigh_one<V: Vector>(&self, lists: Lists, rows: &Weighed, r: usize) -> [V; 3] {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let scale = V::splat(self.prof.scale);
+            let (z, to, n) = (lists.z.add(r * STRIDE), lists.p.add(r * STRIDE), rows.kept[r]);
+            let (from, level) = (V::splat(rows.from[r]), V::splat(rows.level[r]));
+            // What lies behind the list in its last vector must not count.
+            V::splat(f32::NEG_INFINITY).store(z.add(n));
+            let mut sums = [V::splat(0.0); 3];
+            for k in (0..n).step_by(V::LANES) {
+                let u = V::load(z.add(k)).sub(from).fma(scale, level);
+                let [p, slope, _] = self.terms(u, self.good());
+                p.store(to.add(k));
+                sums = [sums[0].add(p), sums[1].add(slope), p.fma(u.positive(), sums[2])];
+            }
+            sums
+        }
+    }
+
+    /// Moves the probabilities of row `r` by their slopes times a step of the threshold.
+    ///
+    /// # Safety
+    /// As [`settle`](Powers::settle).
+    #[inline(always)]
+    unsafe fn mend<V: Vector>(&self, lists: Lists, rows: &Weighed, r: usize, step: f32) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (scale, tiny, zero, one) = (V::splat(self.prof.scale), V::splat(TINY), V::splat(0.0), V::splat(1.0));
+            let (z, p) = (lists.z.add(r * STRIDE), lists.p.add(r * STRIDE));
+            let (from, level, by) = (V::splat(rows.from[r]), V::splat(rows.level[r]), V::splat(step * self.prof.e));
+            for k in (0..rows.kept[r]).step_by(V::LANES) {
+                let u = V::load(z.add(k)).sub(from).fma(scale, level).max(tiny);
+                V::load(p.add(k)).mul(u.rough_inverse().fma(by, one).max(zero)).store(p.add(k));
+            }
+        }
     }
 }

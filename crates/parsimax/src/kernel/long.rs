@@ -55,6 +55,18 @@ struct Manner {
 }
 
 impl Habit {
+    /// After rows that are written entry by entry.
+    pub(super) const CROWDED: Habit = Habit { late: true, many: true };
+
+    /// How zeros are written before they are asked for, if at all.
+    pub(super) fn zeros(self, stream: bool) -> Zeros {
+        match self.late {
+            true => Zeros::None,
+            false if stream && !self.many => Zeros::Streamed,
+            false => Zeros::Stored,
+        }
+    }
+
     /// Zeros are streamed if hardly any will be overwritten, since those would have to be fetched again.
     fn manner(self, stream: bool, sweep: bool) -> Manner {
         Manner { early: !self.late, stream: stream && !self.many, sweep }

@@ -18,9 +18,10 @@
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
-//! | `lists.rs` | supports of a group of rows as lists, for backward passes that take powers |
+//! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
+//! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
@@ -34,6 +35,7 @@
 //! | `matmul.rs`, `cells.rs` | products with a packed matrix, and the gates of recurrent cells |
 #![allow(unsafe_code)]
 
+mod abreast;
 mod alpha;
 mod alpha_backward;
 mod anchored;
@@ -77,6 +79,7 @@ mod sorted;
 mod steep_alone;
 mod steep_backward;
 mod structured;
+mod supports;
 mod sweep;
 mod tv;
 mod vector;

@@ -6,7 +6,7 @@ use super::dense::{Smooth, Steep};
 use super::profile::{Entmax15, Slope, Sparsemax, Whole};
 use super::vector::Vector;
 use super::write::RowSum;
-use super::{Forward, Map, anchored, direct, evsoftmax, long, short, softmax};
+use super::{Forward, Map, abreast, anchored, direct, evsoftmax, long, short, softmax};
 
 /// Probabilities, whatever the mapping.
 ///
@@ -50,10 +50,18 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
                     Some(w) if is_short => {
                         short::forward::<V, _, _>((w, w), job, loss);
                     }
+                    // Higher powers leave too many candidates for lists.
+                    Some(w) if w.n <= 4 && job.d <= abreast::WIDEST => {
+                        abreast::forward::<V, _, _>(Anchored::new(alpha, job.scale), (w, w), job, loss);
+                    }
                     Some(w) => long::forward::<V, _, _>((w, w), job, loss),
                     // Thresholds in the lanes are f32: too coarse for α near 1.
                     None if is_short && (1..=8).contains(&bounds.n) => {
                         short::forward::<V, _, _>((bounds, prof), job, loss);
+                    }
+                    None if alpha > 1.25 && job.d <= abreast::WIDEST => {
+                        let alone = (bounds, Smooth::<false>::new(alpha));
+                        abreast::forward::<V, _, _>(Anchored::new(alpha, job.scale), alone, job, loss);
                     }
                     None if alpha < 1.25 => long::forward::<V, _, _>((bounds, Smooth::<true>::new(alpha)), job, loss),
                     None => long::forward::<V, _, _>((bounds, Smooth::<false>::new(alpha)), job, loss),
@@ -62,7 +70,11 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
             Map::Entmax(alpha) => {
                 let prof = Steep::new(alpha);
                 let bounds = Sparsemax(prof.inner());
-                long::forward::<V, _, _>((bounds, prof), job, loss);
+                if job.d <= abreast::WIDEST {
+                    abreast::forward::<V, _, _>(Anchored::new(alpha, job.scale), (bounds, prof), job, loss);
+                } else {
+                    long::forward::<V, _, _>((bounds, prof), job, loss);
+                }
             }
         }
     }

@@ -253,11 +253,11 @@ pub(crate) unsafe fn collect<V: Vector>(z: *const f32, d: usize, cut: f32, out: 
 }
 
 /// Lists of candidates, one a row, as vectors with one row a lane: `kept` entries of each of `LANES` rows, `stride`
-/// floats apart, become `slots` vectors at `lanes`; what a row lacks is −∞.
+/// floats apart, become `slots` vectors at `lanes`; what a row lacks is −∞, and what it has more stays behind.
 ///
 /// # Safety
-/// `slots` is at least every entry of `kept`; rounded up to whole vectors, `buffer` is writable for that many floats past
-/// each row's start, plus one vector, and `lanes` for that many vectors; the CPU has the instruction set of `V`.
+/// Rounded up to whole vectors, `buffer` is writable for `slots` floats past each row's start, plus one vector, and
+/// `lanes` for that many vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
 pub(crate) unsafe fn into_lanes<V: Vector>(
     buffer: *mut f32,

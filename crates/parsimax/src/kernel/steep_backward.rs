@@ -18,7 +18,7 @@
 
 use super::expo::{exp2_nonpos, log2};
 use super::level::equals;
-use super::lists::{Across, Ends, Row, Sums, collect, group, part, put_back, room, within, words};
+use super::supports::{Across, Ends, Row, Sums, collect, group, part, put_back, room, within, words};
 use super::vector::{Lift, MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, steep_alone};
 

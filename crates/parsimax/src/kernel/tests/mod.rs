@@ -1,5 +1,6 @@
 //! Every kernel at every level that this machine has, against plain f64 code.
 
+mod abreast;
 mod alpha;
 mod attention;
 mod backward;

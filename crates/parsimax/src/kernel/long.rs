@@ -23,7 +23,7 @@ use super::{Forward, Status, dense};
 const CHUNK: usize = 4096;
 
 /// A list this long is pruned, or given up, before it grows further.
-const CROWDED: usize = 1024;
+const CROWDED: usize = 256;
 
 /// Candidates that are listed at most: 128 KiB of scores and positions.
 const ROOM: usize = 16_384;
@@ -232,8 +232,10 @@ unsafe fn scan_any<V: Vector, P: Slope>(
         let mut frame = Frame { max: f32::NEG_INFINITY, scale };
         let (mut limit, mut untouched) = (f32::NEG_INFINITY, true);
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
-        let (mut crowded, most) = ((d / 8 * 3).clamp(CROWDED, ROOM / 2), (d / 2).clamp(TILE, ROOM / 2));
-        let mut start = 0;
+        // What the first chunk lists bounds τ for the others.
+        let mut crowded = if d > CHUNK { CROWDED } else { (d / 8 * 3).max(4 * CROWDED) };
+        let most = (d / 2).clamp(TILE, ROOM / 2);
+        let (mut start, mut usual) = (0, MANY_TILES);
         while start < d {
             let len = (d - start).min(CHUNK);
             let chunk = z.add(start);
@@ -267,15 +269,19 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                     sweep && many * SWEPT >= all * part && (d <= CHUNK || is_even::<V>(z, d, limit, V::LANES / 4))
                 };
                 sparse = !is_swept(many, SWEPT - 2, limit);
-                if sparse && mask.count_ones() > MANY_TILES {
+                if sparse && mask.count_ones() > usual {
                     // The maxima of the tiles are a larger subset.
                     let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
                     tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 4) - 1e-6);
                     limit = limit.max(cut(tau as f32, frame));
                     (mask, many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                    // The next chunk would tell no more, unless it is another kind.
+                    usual = usual.max(mask.count_ones() * 5 / 4);
                 }
-                // Where nearly every maximum is a candidate, so is a third or more of what lies below it.
-                if sparse && many * 32 >= all * 31 {
+                // Where nearly every maximum is a candidate, so is a third or more of what lies below it; what is masked
+                // at the end of a row changes nothing of that.
+                let reached = mask.count_ones() as usize;
+                if sparse && 2 * reached >= count && many * 32 >= reached * V::LANES * 31 {
                     sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit, V::LANES));
                 }
                 sparse &= !is_swept(many, 1, limit);
@@ -292,7 +298,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                     if n > crowded {
                         tau = tau.max(bound::<V, P>(prof, list, n, frame, tau, 4) - 1e-6);
                         limit = limit.max(cut(tau as f32, frame));
-                        n = prune(list, index, n, limit);
+                        n = prune::<V>(list, index, n, limit);
                         sparse = n <= most;
                         crowded = CROWDED.max(2 * n);
                     }
@@ -378,17 +384,19 @@ unsafe fn is_even<V: Vector>(z: *const f32, d: usize, limit: f32, some: usize) -
 /// Leaves the entries of a list that are above `limit`; returns how many.
 ///
 /// # Safety
-/// The lists hold `n` entries.
+/// The lists hold `n` entries and have room for a vector more; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn prune(list: *mut f32, index: *mut u32, n: usize, limit: f32) -> usize {
-    // SAFETY: entries move to the front, one at a time.
+unsafe fn prune<V: Vector>(list: *mut f32, index: *mut u32, n: usize, limit: f32) -> usize {
+    // SAFETY: what is kept never outgrows what was read. Positions are moved as they are, whatever number their bits
+    // would be.
     unsafe {
-        let mut kept = 0;
-        for k in 0..n {
-            let v = *list.add(k);
-            *list.add(kept) = v;
-            *index.add(kept) = *index.add(k);
-            kept += usize::from(v > limit);
+        let (limit, mut kept) = (V::splat(limit), 0);
+        V::splat(f32::NEG_INFINITY).store(list.add(n));
+        for k in (0..n).step_by(V::LANES) {
+            let (v, place) = (V::load(list.add(k)), V::load(index.add(k).cast()));
+            let is_above = v.gt(limit);
+            place.compress(is_above, index.add(kept).cast());
+            kept += v.compress(is_above, list.add(kept));
         }
         kept
     }

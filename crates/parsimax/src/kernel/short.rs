@@ -74,6 +74,11 @@ pub(super) unsafe fn lane_bounds<V: Vector, P: Profile>(prof: P, t: *const f32, 
     }
 }
 
+/// Steps towards a bound: the narrower a row, the less there is to leave out of its list.
+fn bound_steps(d: usize) -> usize {
+    if d <= 256 { 1 } else { 3 }
+}
+
 /// What the first four steps find out about a group of rows.
 struct Solved {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
@@ -222,7 +227,7 @@ unsafe fn solve_group_any<V: Vector, B: Profile, P: Profile>(
 
         // 2. Bounds, lane by lane.
         let scales = V::splat(scale);
-        let tau0 = lane_bounds::<V, B>(bounds, across.as_ptr(), max, scales, 3).sub(V::splat(1e-6));
+        let tau0 = lane_bounds::<V, B>(bounds, across.as_ptr(), max, scales, bound_steps(d)).sub(V::splat(1e-6));
         let (mut maxs, mut taus) = ([0.0f32; MAX_LANES], [0.0f32; MAX_LANES]);
         max.store(maxs.as_mut_ptr());
         tau0.store(taus.as_mut_ptr());

@@ -8,7 +8,8 @@
 //! difference of two scores that are close is exact, and `t` is `u` of the entry itself.
 //!
 //! **The root.** By steps along a curve that shares value, slope and curvature with the sum (`settle.rs`); for α > 2,
-//! where most rows have few candidates, these are put in order instead (`sorted.rs`).
+//! where most rows have few candidates, these are put in order instead (`sorted.rs`). Narrow rows and crowded ones are
+//! looked at as a whole (`upright.rs`, `topmost.rs`).
 //!
 //! **The proof.** Not all on the way is a bound: in wide rows the entries that are kept come from steps towards
 //! the root for the maxima of parts, and the last step is not looked at again. But the pass that writes the row sums
@@ -16,25 +17,19 @@
 //! is mended (`finish.rs`); one that fails is solved by itself, in f64 ([`alone`]).
 
 use super::alpha::alone;
-use super::direct::two_maxima;
 use super::finish::{Finished, Rows, finish, reach, shift};
 use super::level;
 use super::pair::Pair;
-use super::scan::{collect_indexed, into_lanes};
+use super::scan::{collect, collect_indexed, into_lanes};
 use super::settle::{Goal, carry};
 use super::sorted;
+use super::survey::{Seen, survey};
+use super::upright;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
 
-/// The mass that the maxima are to share: a little more than 1, so that no entry is missed.
-const SHARED: f32 = 1.1;
-
-/// Widest row whose candidates are few in any case: a bound is good enough to choose them.
-const FEW: usize = 128;
-
-/// Steps on the maxima, and at most on the candidates.
-const FIRST_STEPS: usize = 4;
+/// Steps at most on the candidates.
 const STEPS: usize = 16;
 
 /// Smaller than any `u` that is told from 0, and so large that its powers and quotients are numbers.
@@ -64,7 +59,7 @@ impl Anchored {
     }
 
     /// A little less than the least `u` that the largest of `n` entries can have, that of equal ones.
-    fn least(&self, n: usize) -> f32 {
+    pub(super) fn least(&self, n: usize) -> f32 {
         (0.9 * (n as f64).powf(-self.delta) as f32).max(TINY)
     }
 
@@ -80,6 +75,10 @@ impl Anchored {
     }
 }
 
+/// Floats from a line of the cache on: vectors that cross two lines cost twice as much.
+#[repr(align(64))]
+pub(super) struct Lined<const N: usize>(pub(super) [f32; N]);
+
 /// A threshold a lane: `u = scale·(z − from) + level`.
 #[derive(Clone, Copy)]
 pub(super) struct Place<V> {
@@ -90,27 +89,63 @@ pub(super) struct Place<V> {
 impl<V: Vector> Place<V> {
     /// `self` in the lanes of `m`, `other` elsewhere.
     #[inline(always)]
-    fn select(self, m: V::Mask, other: Place<V>) -> Place<V> {
+    pub(super) fn select(self, m: V::Mask, other: Place<V>) -> Place<V> {
         Place { from: self.from.select(m, other.from), level: self.level.select(m, other.level) }
     }
 }
 
 /// What is known of a group of rows.
 #[derive(Default)]
-struct Group {
+pub(super) struct Group {
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`.
-    bad: u32,
-    empty: u32,
+    pub(super) bad: u32,
+    pub(super) empty: u32,
     /// Nothing but equal entries, as many as are kept.
-    equal: u32,
-    max: [f32; MAX_LANES],
-    from: [f32; MAX_LANES],
-    level: [f32; MAX_LANES],
+    pub(super) equal: u32,
+    pub(super) max: [f32; MAX_LANES],
+    pub(super) from: [f32; MAX_LANES],
+    pub(super) level: [f32; MAX_LANES],
     /// How many candidates each row has. Where they are listed, the list holds their probabilities, and `pu` their sum
     /// `Σ p·u`.
-    kept: [usize; MAX_LANES],
-    listed: u32,
-    pu: [f32; MAX_LANES],
+    pub(super) kept: [usize; MAX_LANES],
+    pub(super) listed: u32,
+    pub(super) pu: [f32; MAX_LANES],
+}
+
+impl Group {
+    /// What maxima tell, given a bit for every row with a NaN: the group, the maxima with 0 for −∞, and a bit for every row
+    /// that is fit.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn of_maxima<V: Vector>(max: V, nan: u32, here: usize) -> (Group, V, u32) {
+        // SAFETY: as the caller vouches; the array holds a vector.
+        unsafe {
+            let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+            let bad = nan | V::bits(max.ge(V::splat(f32::INFINITY)));
+            let empty = V::bits(none.ge(max));
+            let mut group = Group { bad, empty, ..Group::default() };
+            let max = max.select(max.gt(none), zero);
+            max.store(group.max.as_mut_ptr());
+            (group, max, !(bad | empty) & ((1u64 << here) - 1) as u32)
+        }
+    }
+
+    /// Which of the rows that are `asked` for have nothing but equal entries.
+    ///
+    /// # Safety
+    /// As [`solve_group`], once the maxima are known.
+    #[inline(always)]
+    pub(super) unsafe fn find_equals<V: Vector>(&mut self, (z, d): (*const f32, usize), asked: u32) {
+        for r in (0..V::LANES).filter(|r| asked >> r & 1 == 1) {
+            // SAFETY: as the caller vouches.
+            if let Some(n) = unsafe { level::equals::<V>((z.add(r * d), d), self.max[r]) } {
+                self.equal |= 1 << r;
+                self.kept[r] = n;
+            }
+        }
+    }
 }
 
 /// Whether a row of so many candidates is written from their list; a question of the row alone, so that its bits do not
@@ -133,19 +168,28 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
         let here = (job.status.len() - first).min(V::LANES);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized above.
         unsafe {
-            let (buffer, index) = job.scratch.lists(2 * V::LANES * stride);
+            let (buffer, index) = job.scratch.lists(2 * V::LANES * stride + MAX_LANES);
+            // Whole lines of the cache: vectors that cross two cost twice as much.
+            let buffer = buffer.add(buffer.align_offset(MAX_LANES * size_of::<f32>()));
             // The transposed block, which is not looked at again once a group is solved.
             let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
-            let group = solve_group::<V>(prof, z, (d, here), (buffer, index, stride));
+            let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
+            let group = solve_group::<V>(prof, rows, here, (buffer, index, stride));
             let all = ((1u64 << here) - 1) as u32;
             let written = all & !(group.bad | group.empty | group.equal | group.listed);
-            let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
             let done = if written == 0 {
                 Finished::default()
+            } else if sums.is_some() {
+                finish::<V, true>(prof, rows, written, (group.from, group.level))
             } else {
-                finish::<V>(prof, rows, written, (group.from, group.level))
+                finish::<V, false>(prof, rows, written, (group.from, group.level))
             };
+            let is_written = if d <= upright::WIDEST { group.listed } else { 0 };
+            if done.exact | is_written == all && job.tau.is_none() && sums.is_none() {
+                job.status[first..first + here].fill(Status::Ok);
+                continue;
+            }
             for r in 0..here {
                 let (z, out) = (z.add(r * d), out.add(r * d));
                 let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
@@ -159,13 +203,13 @@ pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, l
                     if group.equal >> r & 1 == 1 {
                         share((z, out, d), (sum.max, n), gain);
                         sum.pu = level;
-                    } else if group.listed >> r & 1 == 1 {
+                    } else if (group.listed & !is_written) >> r & 1 == 1 {
                         let row = std::slice::from_raw_parts_mut(out, d);
                         let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
                         let index = std::slice::from_raw_parts(index.add(r * stride), n);
                         row.fill(0.0);
                         list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * gain);
-                    } else {
+                    } else if is_written >> r & 1 == 0 {
                         is_exact = done.exact >> r & 1 == 1;
                         (level, sum.pu) = (done.level[r], f64::from(done.pu[r]));
                     }
@@ -203,15 +247,16 @@ unsafe fn share((z, out, d): (*const f32, *mut f32, usize), (max, n): (f32, usiz
 }
 
 outlined! {
-    /// Maxima and thresholds of a group of `here ≤ LANES` rows.
+    /// Maxima and thresholds of a group of `here ≤ LANES` rows, and the probabilities of those with few candidates: on lists,
+    /// and of narrow rows in their place.
     ///
     /// # Safety
-    /// `z` is readable for `here` rows of `d` floats; the buffers are writable for `2·LANES` rows of their
+    /// There are `here` rows, readable and writable; the buffers are writable for `2·LANES` rows of their
     /// stride, which has room for `d` rounded up and two vectors; the CPU has the instruction set of `V`.
     unsafe fn solve_group<V>(
         prof: Anchored,
-        z: *const f32,
-        rows: (usize, usize),
+        rows: Rows,
+        here: usize,
         buffers: (*mut f32, *mut u32, usize),
     ) -> Group => solve_group_any
 }
@@ -221,83 +266,30 @@ outlined! {
 #[inline(always)]
 unsafe fn solve_group_any<V: Vector>(
     prof: Anchored,
-    z: *const f32,
-    (d, here): (usize, usize),
+    rows: Rows,
+    here: usize,
     (buffer, index, stride): (*mut f32, *mut u32, usize),
 ) -> Group {
+    let (z, d) = (rows.z, rows.d);
     // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
     unsafe {
-        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        // 1. What a first look tells.
         let lanes = buffer.add(V::LANES * stride);
-
-        // 1. Two vectors of maxima of every row, then rows into lanes.
-        let mut parts = [0.0f32; 2 * MAX_LANES * MAX_LANES];
-        let mut tops = [0.0f32; 2 * MAX_LANES * MAX_LANES];
-        let mut bad = 0u32;
-        for r in 0..V::LANES {
-            let to = parts.as_mut_ptr().add(2 * r * V::LANES);
-            let mut maxima = [none; 2];
-            if r < here {
-                let nan;
-                (maxima, nan) = two_maxima::<V>(z.add(r * d), d);
-                bad |= u32::from(nan) << r;
-            }
-            maxima[0].store(to);
-            maxima[1].store(to.add(V::LANES));
-        }
-        V::transpose(parts.as_ptr(), 2 * V::LANES, tops.as_mut_ptr());
-        V::transpose(parts.as_ptr().add(V::LANES), 2 * V::LANES, tops.as_mut_ptr().add(V::LANES * V::LANES));
-        let mut max = V::load(tops.as_ptr());
-        for j in 1..2 * V::LANES {
-            max = V::load(tops.as_ptr().add(j * V::LANES)).max(max);
-        }
-        bad |= V::bits(max.ge(V::splat(f32::INFINITY)));
-        let empty = V::bits(none.ge(max));
-        let fit = !(bad | empty) & ((1u64 << here) - 1) as u32;
-        let max = max.select(max.gt(none), zero);
-        let mut group = Group { bad, empty, ..Group::default() };
-        max.store(group.max.as_mut_ptr());
-
-        // Rows whose maxima are all equal may be so altogether, and then there is nothing to solve.
-        let tied = V::bits(level::least::<V>((tops.as_ptr(), 2 * V::LANES)).ge(max)) & fit;
-        for r in (0..here).filter(|r| tied >> r & 1 == 1) {
-            if let Some(n) = level::equals::<V>((z.add(r * d), d), group.max[r]) {
-                group.equal |= 1 << r;
-                group.kept[r] = n;
-            }
-        }
-        if group.equal != 0 {
-            let counts = group.kept.map(|n| n.max(1) as f32);
-            max.store(group.from.as_mut_ptr());
-            prof.steepen(V::splat(1.0).div(V::load(counts.as_ptr()))).store(group.level.as_mut_ptr());
-        }
-        let fit = fit & !group.equal;
+        let mut tops = Lined([0.0; 2 * MAX_LANES * MAX_LANES]);
+        let is_steep = prof.delta >= 1.0;
+        let (mut group, seen) = if d <= upright::WIDEST {
+            upright::solve::<V>(&prof, z, (d, here), buffer)
+        } else {
+            survey::<V>(&prof, z, (d, here), (buffer, &mut tops))
+        };
+        let Seen { max, mut place, mut cut, open: fit, far, tied } = seen;
         if fit == 0 {
+            place.from.store(group.from.as_mut_ptr());
+            place.level.store(group.level.as_mut_ptr());
             return group;
         }
 
-        // 2. What of the row may be in the support, and a first guess: from a bound on `u` of the largest entry,
-        // or from the root for the maxima.
-        let is_steep = prof.delta >= 1.0;
-        let mut place = Place { from: max, level: V::splat(0.0) };
-        let mut start = place;
-        if d <= FEW || is_steep {
-            start.level = prof.bound(tops.as_ptr(), max);
-            // The root is the further below the bound, the further `e` is below `n`.
-            let below = 1.0 - prof.e / prof.whole() as f32;
-            place.level = start.level.mul(V::splat(1.0 - 0.4 * below));
-        } else {
-            place.level = V::splat(0.35f64.powf(prof.delta) as f32);
-            let least = prof.least(2 * V::LANES);
-            let tops = (tops.as_ptr(), 2 * V::LANES);
-            let all = V::lanes_of(fit);
-            let goal = Goal { mass: SHARED, steps: FIRST_STEPS, least, active: all, far: all };
-            prof.settle_smooth(tops, max, &mut place, goal);
-            start = place;
-        }
-        let mut cut = prof.cut(start);
-
-        // 3. Candidates, row by row, and then into lanes.
+        // 2. Candidates, row by row, and then into lanes.
         let mut kept = [0usize; MAX_LANES];
         collect_rows::<V>((z, d), cut, fit, (buffer, index, stride), &mut kept);
         let (mut few, mut many) = (0, fit);
@@ -306,21 +298,13 @@ unsafe fn solve_group_any<V: Vector>(
             many = crowded(&kept, fit);
             // Maxima that are all equal tell nothing by their order.
             let unordered = many & !tied;
-            if unordered != 0 && d > FEW {
-                let by_order = sorted::place::<V>(&prof, tops.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
+            if unordered != 0 {
+                let by_order = sorted::place::<V>(&prof, tops.0.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
                 let is_here = V::lanes_of(unordered);
                 place = by_order.select(is_here, place);
                 // Rounding must not make it too high.
                 let lower = Place { level: place.level.mul(V::splat(1.0 + 1e-5)), ..place };
                 cut = prof.cut(lower).select(is_here, cut);
-                collect_rows::<V>((z, d), cut, unordered, (buffer, index, stride), &mut kept);
-            } else if unordered != 0 {
-                let is_here = V::lanes_of(unordered);
-                let beyond = sorted::beyond::<V>(&prof, tops.as_ptr(), 2 * V::LANES, unordered);
-                cut = beyond.max(cut).select(is_here, cut);
-                // `u` of the largest entry is less than its distance from there.
-                let most = max.sub(beyond).mul(V::splat(prof.scale));
-                place.level = most.select(V::and(place.level.gt(most), is_here), place.level);
                 collect_rows::<V>((z, d), cut, unordered, (buffer, index, stride), &mut kept);
             }
             many = crowded(&kept, fit);
@@ -329,12 +313,15 @@ unsafe fn solve_group_any<V: Vector>(
         let slots = kept[..here].iter().copied().max().unwrap_or(0);
         into_lanes::<V>(buffer, stride, &kept, slots, lanes);
 
-        // 4. The root for the candidates: by order, where they are few and α is large.
-        let crowd = (0..here).fold(0, |rows, r| rows | u32::from(2 * kept[r] >= d) << r);
-        if many != 0 {
-            let mut far = many;
+        // 3. The root for the candidates: by order, where they are few and α is large.
+        if !is_steep {
+            // The lists themselves are in the lanes now.
+            let level = upright::smooth::<V>(&prof, (lanes, buffer, slots), max, (place.level, fit, far));
+            place.level = level.select(V::lanes_of(fit), place.level);
+        } else if many != 0 {
             let candidates = (lanes.cast_const(), slots.next_multiple_of(2));
-            let mut open = many;
+            let crowd = (0..here).fold(0, |rows, r| rows | u32::from(2 * kept[r] >= d) << r);
+            let (mut far, mut open) = (many, many);
             if many & crowd != 0 {
                 let counts = kept.map(|n| n as f32);
                 let level = prof.level(candidates, max, V::load(counts.as_ptr()), many & crowd);
@@ -345,37 +332,35 @@ unsafe fn solve_group_any<V: Vector>(
             if open != 0 {
                 let (active, far) = (V::lanes_of(open), V::lanes_of(far));
                 let goal = Goal { mass: 1.0, steps: STEPS, least: prof.least(d), active, far };
-                if is_steep {
-                    prof.settle(candidates, max, &mut place, goal);
-                } else {
-                    prof.settle_smooth(candidates, max, &mut place, goal);
-                }
+                prof.settle(candidates, max, &mut place, goal);
             }
         }
         if few != 0 {
             place = sorted::place::<V>(&prof, lanes, &kept, few).select(V::lanes_of(few), place);
         }
-        let equal = V::lanes_of(group.equal);
-        place = Place { from: max, level: V::load(group.level.as_ptr()) }.select(equal, place);
         (0..here).filter(|r| fit >> r & 1 == 1).for_each(|r| group.kept[r] = kept[r]);
         place.from.store(group.from.as_mut_ptr());
         place.level.store(group.level.as_mut_ptr());
 
-        // 5. Where candidates are few, their probabilities, while they are side by side.
+        // 4. Where candidates are few, their probabilities, while they are side by side.
         let listed = (0..here).fold(0, |rows, r| rows | u32::from(is_listed(d, kept[r])) << r) & fit;
         if listed != 0 {
             let (mut exact, pu, level) = prof.list::<V>((lanes, buffer), slots.next_multiple_of(2), place, d);
             // No entry that was left out may be in the support after all.
-            exact &= V::bits(zero.ge(cut.sub(place.from).fma(V::splat(prof.scale), level)));
+            exact &= V::bits(V::splat(0.0).ge(cut.sub(place.from).fma(V::splat(prof.scale), level)));
             group.listed = listed & exact;
             level.select(V::lanes_of(group.listed), place.level).store(group.level.as_mut_ptr());
             pu.store(group.pu.as_mut_ptr());
-            let mut block = [0.0f32; MAX_LANES * MAX_LANES];
+            let mut block = Lined([0.0f32; MAX_LANES * MAX_LANES]);
+            let block = &mut block.0;
             for k in (0..slots).step_by(V::LANES) {
                 V::transpose(lanes.add(k * V::LANES), V::LANES, block.as_mut_ptr());
                 for r in 0..here {
                     V::load(block.as_ptr().add(r * V::LANES)).store(buffer.add(r * stride + k));
                 }
+            }
+            if d <= upright::WIDEST {
+                upright::spread::<V>(rows, group.listed, cut, (buffer, stride));
             }
         }
         group
@@ -400,7 +385,11 @@ unsafe fn collect_rows<V: Vector>(
         cut.store(cuts.as_mut_ptr());
         for r in (0..V::LANES).filter(|r| rows >> r & 1 == 1) {
             let at = r * stride;
-            kept[r] = collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at));
+            kept[r] = if d <= upright::WIDEST {
+                collect::<V>(z.add(r * d), d, cuts[r], buffer.add(at))
+            } else {
+                collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at))
+            };
         }
     }
 }
@@ -412,67 +401,19 @@ fn crowded(kept: &[usize; MAX_LANES], rows: u32) -> u32 {
 }
 
 impl Anchored {
-    /// The least of 1, 2 and 4 that is not below `e`, for δ ≥ ¼.
-    fn whole(&self) -> u32 {
-        match self.delta {
-            ..0.5 => 4,
-            ..1.0 => 2,
-            _ => 1,
-        }
-    }
-
-    /// The scores above which all entries of the support are, if the thresholds are lower bounds.
+    /// Thresholds of the rows of a group whose entries are equal.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn cut<V: Vector>(&self, start: Place<V>) -> V {
-        // SAFETY: the caller vouches for the instruction set.
-        let (zero, scale, grain) = unsafe { (V::splat(0.0), V::splat(self.scale), V::splat(2.4e-7)) };
-        let depth = start.level.div(scale);
-        let slack = start.from.max(zero.sub(start.from)).add(depth.max(zero.sub(depth))).mul(grain);
-        start.from.sub(depth).sub(slack)
-    }
-
-    /// At least `u` of the largest entry, for δ ≥ ¼: with a whole `n ≥ e`, `u^n ≤ u^e` for `u ≤ 1`, so the root
-    /// of `Σu^n = 1` for some of the entries is not below it; and Newton on the norm, from 1 down, does not pass
-    /// that root.
-    ///
-    /// # Safety
-    /// `tops` is readable for two blocks of `LANES` vectors; the CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn bound<V: Vector>(&self, tops: *const f32, max: V) -> V {
-        // SAFETY: as the caller vouches.
+    pub(super) unsafe fn share<V: Vector>(&self, group: &Group, max: V) -> Place<V> {
+        // SAFETY: the caller vouches for the instruction set; the array holds a vector.
         unsafe {
-            let (zero, one, scale, whole) = (V::splat(0.0), V::splat(1.0), V::splat(self.scale), self.whole());
-            let mut most = one;
-            for _ in 0..if whole == 1 { 3 } else { 2 } {
-                let [mut f, mut g] = [[zero; 2]; 2];
-                for j in (0..2 * V::LANES).step_by(2) {
-                    for half in 0..2 {
-                        let gap = V::load(tops.add((j + half) * V::LANES)).sub(max);
-                        let u = gap.fma(scale, most).max(zero);
-                        let slope = match whole {
-                            1 => one.keep(u.gt(zero)),
-                            2 => u,
-                            _ => u.mul(u).mul(u),
-                        };
-                        f[half] = slope.fma(u, f[half]);
-                        g[half] = g[half].add(slope);
-                    }
-                }
-                // The norm N less 1, times N^{n−1}, over Σu^{n−1}.
-                let (f, g) = (f[0].add(f[1]), g[0].add(g[1]));
-                let root = f.sqrt();
-                let lower = match whole {
-                    1 => one,
-                    2 => root,
-                    _ => root.mul(root.sqrt()),
-                };
-                most = most.sub(f.sub(lower).div(g));
+            if group.equal == 0 {
+                return Place { from: max, level: max };
             }
-            // Rounding must not make it too small.
-            most.mul(V::splat(1.0 + 1e-6))
+            let counts = group.kept.map(|n| n.max(1) as f32);
+            Place { from: max, level: self.steepen(V::splat(1.0).div(V::load(counts.as_ptr()))) }
         }
     }
 

@@ -340,6 +340,16 @@ impl Vector for Avx512 {
         }
     }
     #[inline(always)]
+    fn rough_root(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let one = _mm512_set1_ps(ROUGH_ONE);
+            let (rest, bits) =
+                (_mm512_fnmadd_ps(one, exponent.0, one), _mm512_cvtepi32_ps(_mm512_castps_si512(self.0)));
+            Avx512(_mm512_castsi512_ps(_mm512_cvtps_epi32(_mm512_fmadd_ps(bits, exponent.0, rest))))
+        }
+    }
+    #[inline(always)]
     fn power(self, exponent: Self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
         unsafe {
@@ -534,6 +544,11 @@ impl Vector for Avx512 {
             let i = _mm512_add_epi32(lane, _mm512_set1_epi32(base as i32));
             _mm512_storeu_si512(p.cast(), _mm512_maskz_compress_epi32(m, i));
         }
+    }
+    #[inline(always)]
+    unsafe fn expand(p: *const f32, m: __mmask16) -> Self {
+        // SAFETY: the caller vouches for sixteen readable floats and for AVX-512F.
+        Avx512(unsafe { _mm512_maskz_expand_ps(m, _mm512_loadu_ps(p)) })
     }
     #[inline(always)]
     unsafe fn store_whole(self, p: *mut u32) {

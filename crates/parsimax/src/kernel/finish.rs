@@ -6,7 +6,7 @@
 //! takes a step of Newton on the norm, and the row is written again. What is one number a row is worked out for a group
 //! of them at once.
 
-use super::anchored::{Anchored, Place, TINY};
+use super::anchored::{Anchored, Lined, Place, TINY};
 use super::pair::Pair;
 use super::vector::{MAX_LANES, Vector, outlined};
 
@@ -47,15 +47,16 @@ pub(super) struct Finished {
     pub(super) exact: u32,
 }
 
-/// Sums that rows have in their lanes: `Σp`, `Σ p/u` for α < 2, and `Σ p·u`.
-struct Across([[f32; MAX_LANES * MAX_LANES]; 3]);
+/// Sums that rows have in their lanes: `Σp`, `Σ p/u` for α < 2, and `Σ p·u` of a loss.
+type Across = [Lined<{ MAX_LANES * MAX_LANES }>; 3];
 
 outlined! {
-    /// `gain · u^e` of the rows whose bit is set, from the places of a group.
+    /// `gain · u^e` of the rows whose bit is set, from the places of a group. Without a `LOSS` there is no gain, and `Σ p·u`
+    /// is not asked for.
     ///
     /// # Safety
     /// Those rows are readable and writable; the CPU has the instruction set of `V`.
-    pub(super) unsafe fn finish<V>(
+    pub(super) unsafe fn finish<V; LOSS>(
         prof: Anchored,
         rows: Rows,
         asked: u32,
@@ -66,13 +67,13 @@ outlined! {
 /// # Safety
 /// As [`finish`].
 #[inline(always)]
-unsafe fn finish_any<V: Vector>(
+unsafe fn finish_any<V: Vector, const LOSS: bool>(
     prof: Anchored,
     rows: Rows,
     asked: u32,
     (from, level): ([f32; MAX_LANES], [f32; MAX_LANES]),
 ) -> Finished {
-    let mut across = Across([[0.0; MAX_LANES * MAX_LANES]; 3]);
+    let mut across: Across = [const { Lined([0.0; MAX_LANES * MAX_LANES]) }; 3];
     let (mut levels, mut shifts) = (level, [0.0f32; MAX_LANES]);
     let mut done = Finished { level: level.map(f64::from), pu: [0.0; MAX_LANES], exact: 0 };
     let mut todo = asked;
@@ -81,14 +82,17 @@ unsafe fn finish_any<V: Vector>(
         let (one, e) = (V::splat(1.0), V::splat(prof.e));
         for _ in 0..TIMES {
             for r in (0..V::LANES).filter(|r| todo >> r & 1 == 1) {
-                let sums = rows.write::<V>(&prof, r, (from[r], levels[r]));
-                for (to, sum) in across.0.iter_mut().zip(sums) {
-                    sum.store(to.as_mut_ptr().add(r * V::LANES));
+                let sums = rows.write::<V, LOSS>(&prof, r, (from[r], levels[r]));
+                for (to, sum) in across.iter_mut().zip(sums) {
+                    sum.store(to.0.as_mut_ptr().add(r * V::LANES));
                 }
             }
-            let [total, slope, pu] = [0, 1, 2].map(|k| across.0[k].as_ptr());
-            let (total, slope, pu) = (V::row_sums(total), V::row_sums(slope), V::row_sums(pu));
-            pu.store(done.pu.as_mut_ptr());
+            let [total, slope, pu] = [0, 1, 2].map(|k| across[k].0.as_ptr());
+            let total = V::row_sums(total);
+            let slope = if prof.delta < 1.0 { V::row_sums(slope) } else { one };
+            if LOSS {
+                V::row_sums(pu).store(done.pu.as_mut_ptr());
+            }
             let (step, near, exact) = shift(&prof, rows.d, total, slope);
             (done.exact, todo) = (done.exact | exact & todo, todo & !exact);
             if todo == 0 || prof.delta >= 1.0 {
@@ -140,7 +144,12 @@ impl Rows {
     /// # Safety
     /// As [`finish`].
     #[inline(always)]
-    unsafe fn write<V: Vector>(&self, prof: &Anchored, r: usize, (from, level): (f32, f32)) -> [V; 3] {
+    unsafe fn write<V: Vector, const LOSS: bool>(
+        &self,
+        prof: &Anchored,
+        r: usize,
+        (from, level): (f32, f32),
+    ) -> [V; 3] {
         // SAFETY: every access stays within the row.
         unsafe {
             let (z, out, d) = (self.z.add(r * self.d), self.out.add(r * self.d), self.d);
@@ -152,13 +161,13 @@ impl Rows {
                 let mut part = [zero; 3];
                 let end = d.min(i + BLOCK * lanes);
                 while i + lanes <= end {
-                    let p = prof.weigh(Pair::load(z.add(i)), place, &mut part);
-                    p.mul(gain).store(out.add(i));
+                    let p = prof.weigh::<_, LOSS>(Pair::load(z.add(i)), place, &mut part);
+                    if LOSS { p.mul(gain) } else { p }.store(out.add(i));
                     i += lanes;
                 }
                 if i < end {
                     let z = Pair::load_first(z.add(i), end - i, f32::NEG_INFINITY);
-                    prof.weigh(z, place, &mut part).mul(gain).store_first(out.add(i), end - i);
+                    prof.weigh::<_, LOSS>(z, place, &mut part).mul(gain).store_first(out.add(i), end - i);
                     i = end;
                 }
                 all = [all[0].add(part[0]), all[1].add(part[1]), all[2].add(part[2])];
@@ -199,18 +208,23 @@ impl Anchored {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn weigh<V: Vector>(&self, z: V, place: Place<V>, sums: &mut [V; 3]) -> V {
+    unsafe fn weigh<V: Vector, const LOSS: bool>(&self, z: V, place: Place<V>, sums: &mut [V; 3]) -> V {
         // SAFETY: as the caller vouches.
         unsafe {
             let u = z.sub(place.from).fma(V::splat(self.scale), place.level);
-            let on = u.gt(V::splat(0.0));
-            let u = u.max(V::splat(TINY));
-            let p = self.power(u).keep(on);
-            sums[0] = sums[0].add(p);
+            let p;
             if self.delta < 1.0 {
+                // The least number that has a power has 0.
+                let u = u.max(V::splat(f32::MIN_POSITIVE));
+                p = self.power(u);
                 sums[1] = p.fma(u.rough_inverse(), sums[1]);
+            } else {
+                p = self.power(u.max(V::splat(TINY))).keep(u.gt(V::splat(0.0)));
             }
-            sums[2] = p.fma(u, sums[2]);
+            sums[0] = sums[0].add(p);
+            if LOSS {
+                sums[2] = p.fma(u.max(V::splat(0.0)), sums[2]);
+            }
             p
         }
     }

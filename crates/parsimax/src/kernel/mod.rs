@@ -19,7 +19,8 @@
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
-//! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
@@ -80,8 +81,11 @@ mod steep_alone;
 mod steep_backward;
 mod structured;
 mod supports;
+mod survey;
 mod sweep;
+mod topmost;
 mod tv;
+mod upright;
 mod vector;
 mod weight;
 mod write;

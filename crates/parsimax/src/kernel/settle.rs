@@ -271,7 +271,13 @@ impl Anchored {
             let tiny = V::splat(TINY);
             // A factor of 2⁶⁰ is more than anybody needs.
             let most = V::splat(self.most);
-            most.select(p.gt(most), p).max(tiny).power(V::splat(self.steep)).keep(p.gt(tiny))
+            let base = most.select(p.gt(most), p).max(tiny);
+            let power = match self.steep {
+                2.0 => base.mul(base),
+                3.0 => base.mul(base).mul(base),
+                steep => base.power(V::splat(steep)),
+            };
+            power.keep(p.gt(tiny))
         }
     }
 

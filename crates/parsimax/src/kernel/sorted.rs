@@ -60,31 +60,6 @@ pub(super) unsafe fn place<V: Vector>(
     }
 }
 
-/// Scores of the rows that are `asked` for that are not in their supports, nor is any below: −∞ where none of these
-/// entries, `n` a row, tells. Those of other lanes are anything.
-///
-/// # Safety
-/// `c` is readable for `n` vectors, a power of two up to [`MOST`]. The CPU has the instruction set of `V`.
-#[inline(always)]
-pub(super) unsafe fn beyond<V: Vector>(prof: &Anchored, c: *const f32, n: usize, asked: u32) -> V {
-    let mut sorted = std::mem::MaybeUninit::<[f32; MOST * MAX_LANES]>::uninit();
-    let sorted = sorted.as_mut_ptr().cast::<f32>();
-    // SAFETY: `n` vectors are readable, and one more than `MOST` is never written.
-    unsafe {
-        std::ptr::copy_nonoverlapping(c, sorted, n * V::LANES);
-        sort::<V>(sorted, n);
-        let order = Order { sorted, kept: &[n; MAX_LANES], asked };
-        // So much by rough powers is all by good ones.
-        let (mut last, _) = order.search::<V, true>(prof, ROUGHLY_ALL, None);
-        let is_last: u32 = (0..V::LANES).map(|r| u32::from(last[r] + 1 == n) << r).sum();
-        last.iter_mut().for_each(|k| *k = (*k + 1).min(n - 1));
-        V::splat(f32::NEG_INFINITY).select(V::lanes_of(is_last), order.at::<V>(&last))
-    }
-}
-
-/// More than 1 by the error of a rough power.
-const ROUGHLY_ALL: f32 = 1.07;
-
 /// Sorts the lanes of `n` vectors, a power of two, each for itself, in descending order (Batcher's network).
 ///
 /// # Safety
@@ -287,31 +262,6 @@ mod tests {
                 assert_eq!(lane(&sorted, r), want, "n = {n}");
             }
         }
-    }
-
-    #[test]
-    fn what_is_beyond_has_all_above_it() {
-        const LANES: usize = Portable::LANES;
-        let mut rng = fastrand::Rng::with_seed(73);
-        let mut told = 0;
-        for alpha in [2.0, 2.2, 3.0, 4.0, 8.0] {
-            let prof = Anchored::new(alpha, 1.0);
-            for width in [1e-3, 0.03, 0.3, 3.0] {
-                let z: Vec<f32> = (0..16 * LANES).map(|_| width * rng.f32()).collect();
-                let mut beyond = [0.0f32; LANES];
-                // SAFETY: the portable path asks for no instruction set, and there are 16 vectors.
-                unsafe {
-                    super::beyond::<Portable>(&prof, z.as_ptr(), 16, (1 << LANES) - 1).store(beyond.as_mut_ptr());
-                }
-                for r in (0..LANES).filter(|r| beyond[*r] > f32::NEG_INFINITY) {
-                    let lift = |z: f32| (f64::from(z) - f64::from(beyond[r])).max(0.0) * (alpha - 1.0);
-                    let above: f64 = z.iter().skip(r).step_by(LANES).map(|z| lift(*z).powf(1.0 / (alpha - 1.0))).sum();
-                    assert!(above >= 1.0, "α = {alpha}, width = {width}: {above}");
-                    told += 1;
-                }
-            }
-        }
-        assert!(told > LANES);
     }
 
     /// A row that misses its threshold is solved again elsewhere, so that only this shows it.

@@ -171,6 +171,11 @@ pub(crate) trait Vector: Copy {
         // SAFETY: `self` exists, so the CPU has the instruction set.
         unsafe { exp2_nonpos(log2(self).mul(exponent)) }
     }
+    /// The same, at least as cheaply, for numbers from 1e−12 to 1e12 and exponents up to 3.
+    #[inline(always)]
+    fn rough_root(self, exponent: Self) -> Self {
+        self.rough_power(exponent)
+    }
     /// `self` to a power, for positive normal numbers, as closely as probabilities need it: the error is some 1e−7 of the
     /// result times the size of its logarithm. What is not above 2⁻¹²⁶ is 0.
     #[inline(always)]
@@ -313,6 +318,23 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` integers, and the CPU has the instruction set.
     unsafe fn compress_index(m: Self::Mask, base: u32, p: *mut u32);
+    /// Undoes [`compress`](Vector::compress): the floats at `p`, in order, in the lanes of `m`, and `+0` elsewhere.
+    ///
+    /// # Safety
+    /// `p` is readable for `LANES` floats, and the CPU has the instruction set.
+    #[inline(always)]
+    unsafe fn expand(p: *const f32, m: Self::Mask) -> Self {
+        let (mut lanes, mut left, mut n) = ([0.0f32; MAX_LANES], Self::bits(m), 0);
+        // SAFETY: there are no more lanes than floats at `p`.
+        unsafe {
+            while left != 0 {
+                lanes[left.trailing_zeros() as usize] = *p.add(n);
+                left &= left - 1;
+                n += 1;
+            }
+            Self::load(lanes.as_ptr())
+        }
+    }
     /// Writes the whole parts of `LANES` numbers from 0 to 2³⁰.
     ///
     /// # Safety

@@ -23,6 +23,9 @@
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
 //! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
+//! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
+//! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `sweep.rs`, `shortlist.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
@@ -74,6 +77,7 @@ mod route;
 mod scan;
 mod settle;
 mod short;
+mod shortlist;
 mod softmax;
 mod solve;
 mod sorted;

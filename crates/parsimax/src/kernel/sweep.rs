@@ -5,10 +5,12 @@
 //! one product, one maximum and its sums; and the fewer sweeps the better. For 1.5-entmax the number of entries in
 //! the support is taken along in the first one. With it, what is left of `Σu² = 1` is a parabola that is exact while
 //! the support stands, so that an error of the guess comes back as its third power. For sparsemax a step is exact while
-//! the support stands, and how many steps that takes depends on the few entries next to the threshold: the second
-//! sweep lists those between a bound on either side of it, and the rest is done on them.
+//! the support stands, and how many steps that takes depends on the few entries next to the threshold. If the sample
+//! finds a minority in the support, one sweep lists whatever may be in it, and the rest is done on the list
+//! (`shortlist.rs`); else the second sweep lists what is between a bound on either side of the threshold.
 
 use super::profile::{Direct, STEPS, Tau};
+use super::shortlist;
 use super::solve::{Frame, floor32};
 use super::vector::{Vector, outlined};
 
@@ -39,6 +41,15 @@ const SAMPLE: (usize, usize) = (32, 128);
 /// Steps on the sample at most.
 const SAMPLE_STEPS: usize = 8;
 
+/// How far the mass above the last threshold of a sample may be from its share, by a factor.
+const SAMPLED: f64 = 1.2;
+
+/// Standard deviations by which the threshold of a sample may be off.
+const DEVIATIONS: f64 = 2.5;
+
+/// The part of a row in the support from which on a list of it is not worth its making.
+const FEW: f64 = 0.25;
+
 /// What a Newton step needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
@@ -52,18 +63,29 @@ pub(crate) struct Sums {
 
 /// A row and its scale.
 #[derive(Clone, Copy)]
-struct Row {
-    z: *const f32,
-    d: usize,
-    scale: f32,
+pub(super) struct Row {
+    pub(super) z: *const f32,
+    pub(super) d: usize,
+    pub(super) scale: f32,
+}
+
+/// What a sample tells of a row.
+#[derive(Clone, Copy)]
+pub(super) struct Guess {
+    /// The threshold.
+    pub(super) tau: f64,
+    /// By how much it may well be too high.
+    pub(super) margin: f64,
+    /// How many entries of the row are above it.
+    many: f64,
 }
 
 /// `gain·p` of a row from a `start` that is not right of τ; returns τ, measured from the maximum, and `Σ p·u` of a loss,
 /// or `None` if the row is not for this way: then nothing was written.
 ///
 /// # Safety
-/// `z` is readable and `out` writable for `d` floats, and they do not overlap; `list` is writable for `2·LISTED` floats,
-/// or for `d` if that is less, and a vector more; the CPU has the instruction set of `V`.
+/// `z` is readable and `out` writable for `d` floats, and they do not overlap; `list` is writable for
+/// [`shortlist::ROOM`] floats, or for `d` if that is less, and a vector more; the CPU has the instruction set of `V`.
 pub(crate) unsafe fn row<V: Vector, P: Direct>(
     prof: P,
     (z, d): (*const f32, usize),
@@ -93,7 +115,14 @@ pub(crate) unsafe fn row<V: Vector, P: Direct>(
 /// As [`row`].
 unsafe fn root<V: Vector, P: Direct>(prof: P, row: Row, start: f64, list: *mut f32) -> Option<f64> {
     // SAFETY: as the caller vouches.
-    let mut tau = start.max(unsafe { sample::<V, P>(prof, row, start as f32) });
+    let guess = unsafe { sample::<V, P>(prof, row, start as f32) };
+    if P::LOOKS_TWICE && guess.many <= FEW * row.d as f64 {
+        // SAFETY: as above.
+        if let Some(tau) = unsafe { shortlist::root::<V, P>(prof, row, start, guess, list) } {
+            return Some(tau);
+        }
+    }
+    let mut tau = start.max(guess.tau);
     let mut before = f64::INFINITY;
     // How far below the next τ the root is not, if that is known.
     let mut depth: Option<f64> = None;
@@ -175,54 +204,110 @@ outlined! {
     ///
     /// # Safety
     /// As [`row`].
-    unsafe fn sample<V, P: Direct>(prof: P, row: Row, start: f32) -> f64 => sample_any
+    unsafe fn sample<V, P: Direct>(prof: P, row: Row, start: f32) -> Guess => sample_any
 }
 
 /// # Safety
 /// As [`sample`].
 #[inline(always)]
-unsafe fn sample_any<V: Vector, P: Direct>(prof: P, row: Row, start: f32) -> f64 {
+unsafe fn sample_any<V: Vector, P: Direct>(prof: P, row: Row, start: f32) -> Guess {
     // SAFETY: the last vector ends within the row.
     unsafe {
-        let vectors = (row.d / (16 * V::LANES)).clamp(SAMPLE.0, SAMPLE.1) & !1;
+        let vectors = (row.d / (16 * V::LANES)).clamp(SAMPLE.0, SAMPLE.1) & !3;
         let stride = (row.d - V::LANES) / (vectors - 1);
-        let share = row.d as f32 / (vectors * V::LANES) as f32;
-        let (scale, zero, one) = (V::splat(row.scale), V::splat(0.0), V::splat(1.0));
-        let mut tau = start;
-        for _ in 0..SAMPLE_STEPS {
+        let share = row.d as f64 / (vectors * V::LANES) as f64;
+        let (scale, zero) = (V::splat(row.scale), V::splat(0.0));
+        // Where Newton's step leads that is not right of the root of the sample.
+        let (mut tau, mut left, mut many) = (start, start, 0.0);
+        for n in 0..SAMPLE_STEPS {
             let back = V::splat(-tau);
-            let (mut f, mut g, mut n) = ([zero; 2], [zero; 2], [zero; 2]);
-            for i in (0..vectors).step_by(2) {
-                for k in 0..2 {
-                    let u = V::load(row.z.add((i + k) * stride)).fma(scale, back).max(zero);
-                    (f[k], g[k]) = prof.gather(u, f[k], g[k], one);
-                    if P::CURVED {
-                        n[k] = n[k].add(one.keep(u.gt(zero)));
-                    }
+            let mut sums = Lanes::<V>::new();
+            for i in (0..vectors).step_by(4) {
+                for k in 0..4 {
+                    let u = V::load(row.z.add((i + k) * stride)).fma(scale, back).positive();
+                    sums.add::<P, true>(prof, k, u);
                 }
             }
-            let (f, g) = f[0].add(f[1]).totals(g[0].add(g[1]));
-            let (f, g) = (f64::from(f * share), f64::from(g * share));
-            if g <= 0.0 || f <= 1.001 {
-                break;
+            let [f, g, above] = sums.total::<P>();
+            let (f, g) = f.totals(g);
+            let count = if P::CURVED { above.totals(zero).0 } else { g };
+            let (f, g) = (f64::from(f) * share, f64::from(g) * share);
+            if g <= 0.0 {
+                tau = left;
+                continue;
             }
-            let count = P::CURVED.then(|| f64::from(n[0].add(n[1]).totals(zero).0 * share));
-            tau += prof.leap(Sums { f, g, count }) as f32;
-            if f <= 1.05 {
+            many = f64::from(count) * share;
+            if f >= 1.0 {
+                left = tau + prof.step_wide(f, g) as f32;
+            }
+            tau += match n {
+                _ if P::CURVED => prof.leap(Sums { f, g, count: Some(many) }),
+                0 => prof.step_wide(f, g),
+                // Tails fall more quickly than lines: Newton's step for the root of the sum is exact for flat ones.
+                _ => 2.0 * (f - f.sqrt()) / g,
+            } as f32;
+            if f <= SAMPLED && f * SAMPLED >= 1.0 {
                 break;
             }
         }
-        f64::from(tau)
+        // A sum of n terms that are scattered like those of a tail is off by √(2/n) of itself, and the terms are its
+        // n-th part.
+        let margin = DEVIATIONS * (2.0 * share / many).sqrt() / many;
+        Guess { tau: f64::from(tau), margin, many }
     }
 }
 
+/// Sums of a step, lane by lane, four of each so that none waits for the one before.
+struct Lanes<V> {
+    f: [V; 4],
+    g: [V; 4],
+    n: [V; 4],
+}
+
+impl<V: Vector> Lanes<V> {
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn new() -> Self {
+        // SAFETY: as the caller vouches.
+        let zero = unsafe { V::splat(0.0) };
+        Self { f: [zero; 4], g: [zero; 4], n: [zero; 4] }
+    }
+    /// Adds the terms of `u` in place `k`, and with `COUNT` counts those above 0. Of sparsemax, their number is the
+    /// slope.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn add<P: Direct, const COUNT: bool>(&mut self, prof: P, k: usize, u: V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if P::CURVED {
+                (self.f[k], self.g[k]) = prof.gather(u, self.f[k], self.g[k], V::splat(1.0));
+            } else {
+                self.f[k] = self.f[k].add(u);
+            }
+            if COUNT || !P::CURVED {
+                self.n[k] = self.n[k].tally(u.gt(V::splat(0.0)));
+            }
+        }
+    }
+    /// `Σf`, `Σg` and the number of entries, as far as they were asked for.
+    #[inline(always)]
+    fn total<P: Direct>(&self) -> [V; 3] {
+        let Self { f, g, n } = self;
+        let count = (n[0].tallied().add(n[1].tallied())).add(n[2].tallied().add(n[3].tallied()));
+        let slope = if P::CURVED { g[0].add(g[1]).add(g[2].add(g[3])) } else { count };
+        [f[0].add(f[1]).add(f[2].add(f[3])), slope, count]
+    }
+}
 /// What is asked of a sweep.
 #[derive(Clone, Copy)]
-struct Ask {
+pub(super) struct Ask {
     /// The number of entries in the support, too.
-    count: bool,
+    pub(super) count: bool,
     /// At a τ of two floats; else at its first.
-    fine: bool,
+    pub(super) fine: bool,
 }
 
 outlined! {
@@ -230,7 +315,7 @@ outlined! {
     ///
     /// # Safety
     /// As [`row`].
-    unsafe fn sums<V, P: Direct>(prof: P, row: Row, tau: Tau, ask: Ask) -> Sums => sums_any
+    pub(super) unsafe fn sums<V, P: Direct>(prof: P, row: Row, tau: Tau, ask: Ask) -> Sums => sums_any
 }
 
 /// # Safety
@@ -254,37 +339,34 @@ unsafe fn sums_any<V: Vector, P: Direct>(prof: P, row: Row, tau: Tau, ask: Ask) 
 unsafe fn sums_of<V: Vector, P: Direct, const COUNT: bool, const FINE: bool>(prof: P, row: Row, tau: Tau) -> Sums {
     // SAFETY: every load stays within `d` floats.
     unsafe {
-        let (scale, zero, one) = (V::splat(row.scale), V::splat(0.0), V::splat(1.0));
+        let scale = V::splat(row.scale);
         let (hi, lo) = (V::splat(-tau.hi), V::splat(-tau.lo));
         let mut wide = [V::wide_zero(); 3];
-        macro_rules! gather {
-            ($z:expr, $f:expr, $g:expr, $n:expr) => {
+        macro_rules! excess {
+            ($z:expr) => {{
                 let u = $z.fma(scale, hi);
-                let u = if FINE { u.add(lo) } else { u }.max(zero);
-                ($f, $g) = prof.gather(u, $f, $g, one);
-                if COUNT {
-                    $n = $n.add(one.keep(u.gt(zero)));
-                }
-            };
+                if FINE { u.add(lo) } else { u }.positive()
+            }};
         }
         let (group, mut i) = (4 * V::LANES, 0);
         while i < row.d {
-            let (mut f, mut g, mut n) = ([zero; 4], [zero; 4], [zero; 2]);
+            let mut sums = Lanes::<V>::new();
             let end = row.d.min(i + group * BLOCK);
             while i + group <= end {
                 for k in 0..4 {
-                    gather!(V::load(row.z.add(i + k * V::LANES)), f[k], g[k], n[k % 2]);
+                    sums.add::<P, COUNT>(prof, k, excess!(V::load(row.z.add(i + k * V::LANES))));
                 }
                 i += group;
             }
             while i < end && end == row.d {
                 let len = (end - i).min(V::LANES);
-                gather!(V::load_first(row.z.add(i), len, f32::NEG_INFINITY), f[0], g[0], n[0]);
+                sums.add::<P, COUNT>(prof, 0, excess!(V::load_first(row.z.add(i), len, f32::NEG_INFINITY)));
                 i += len;
             }
-            wide[0] = V::wide_add(wide[0], f[0].add(f[1]).add(f[2].add(f[3])));
-            wide[1] = V::wide_add(wide[1], g[0].add(g[1]).add(g[2].add(g[3])));
-            wide[2] = V::wide_add(wide[2], n[0].add(n[1]));
+            let total = sums.total::<P>();
+            for k in 0..3 {
+                wide[k] = V::wide_add(wide[k], total[k]);
+            }
         }
         let [f, g, count] = [V::wide_total(wide[0]), V::wide_total(wide[1]), V::wide_total(wide[2])];
         Sums { f, g, count: COUNT.then_some(count) }

@@ -7,6 +7,7 @@
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::mapping::Scratch;
 use crate::{Error, Float, Mapping, Result, Rows, Support, View, single};
+use std::cell::Cell;
 use std::ops::Range;
 
 /// A sparse batch: row `r` has the entries `indptr[r]..indptr[r + 1]` of `indices` and `values`.
@@ -30,12 +31,18 @@ impl<T: Float> Csr<T> {
         Self { indptr: vec![0], indices: Vec::new(), values: Vec::new(), columns, ranks: None }
     }
 
+    /// Makes room for that many rows and entries.
+    fn reserve(&mut self, rows: usize, entries: usize) {
+        self.indptr.reserve_exact(rows);
+        self.indices.reserve_exact(entries);
+        self.values.reserve_exact(entries);
+    }
+
     /// Parts one behind the other.
     fn joined(columns: usize, parts: Vec<Self>) -> Self {
         let mut all = Self::empty(columns);
         let entries = parts.iter().map(|part| part.indices.len()).sum();
-        all.indices.reserve_exact(entries);
-        all.values.reserve_exact(entries);
+        all.reserve(parts.iter().map(Self::rows).sum(), entries);
         all.ranks = parts.iter().any(|part| part.ranks.is_some()).then(|| Vec::with_capacity(entries));
         for part in parts {
             let base = all.indices.len();
@@ -99,6 +106,35 @@ impl<T: Float> Csr<T> {
 /// The widest rows that are written out before their support is picked: half a megabyte.
 const WIDEST: usize = 1 << 17;
 
+/// Where the rows of a chunk are dense, and the support of one of them. Each thread keeps its own for the next chunk:
+/// memory that a thread gives back comes again page by page, which takes longer than what is done in it.
+#[derive(Debug, Default)]
+struct Room {
+    dense: Vec<f32>,
+    support: single::Support,
+}
+
+/// Bytes of such room that a thread keeps at most.
+const SPARE: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: Cell<Option<Room>> = const { Cell::new(None) };
+}
+
+impl Room {
+    fn take() -> Self {
+        KEPT.take().unwrap_or_default()
+    }
+
+    fn give_back(self) {
+        let entries = self.dense.capacity() + self.support.value.capacity() + self.support.index.capacity();
+        if entries * size_of::<f32>() <= SPARE {
+            // A thread that is ending has nowhere to keep it.
+            let _ = KEPT.try_with(|kept| kept.set(Some(self)));
+        }
+    }
+}
+
 impl<M: Mapping> Rows<'_, M> {
     /// The sparse result: support and probabilities of every row, without a dense array.
     ///
@@ -119,19 +155,39 @@ impl<M: Mapping> Rows<'_, M> {
         if d == 0 || d > WIDEST {
             return None;
         }
-        let mut dense = vec![T::default(); rows.len() * d];
-        if let Err(error) = self.forward_chunk(plan, z, rows.clone(), &mut dense) {
-            return Some(Err(error));
+        let (mut room, mut part) = (Room::take(), Csr::empty(d));
+        let filled = self.fill(plan, &View { data: scores, layout: z.layout.clone() }, rows, &mut room, &mut part);
+        room.give_back();
+        Some(filled.map(|()| part))
+    }
+
+    /// Appends the support of a chunk of rows to a part, by way of the dense rows.
+    fn fill<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, f32>,
+        rows: Range<usize>,
+        Room { dense, support }: &mut Room,
+        part: &mut Csr<T>,
+    ) -> Result<()> {
+        let (d, count) = (plan.z.len, rows.len());
+        if dense.len() < count * d {
+            dense.resize(count * d, 0.0);
         }
-        let (mut part, mut support, mut gather) = (Csr::empty(d), single::Support::default(), Vec::new());
-        for (row, p) in rows.zip(T::as_f32(&dense)?.chunks_exact(d)) {
+        self.forward_chunk(plan, z, rows.clone(), &mut dense[..count * d])?;
+        let mut gather = Vec::new();
+        for (row, p) in rows.zip(dense.chunks_exact(d)) {
             support.find(p);
-            let (z, unmasked) = (plan.z.read(scores, row, &mut gather), plan.mask(row));
+            if part.rows() == 0 {
+                // Rows tend to be alike.
+                part.reserve(count, count * support.index.len());
+            }
+            let (z, unmasked) = (plan.z.read(z.data, row, &mut gather), plan.mask(row));
             let takes_part = |i: usize| z[i] > f32::NEG_INFINITY && unmasked(i);
             let is_whole = !plan.is_masked() && z.iter().fold(true, |all, z| all & (*z > f32::NEG_INFINITY));
             part.push(&support.index, &support.value, (!is_whole).then_some(takes_part));
         }
-        Some(Ok(part))
+        Ok(())
     }
 
     /// A chunk of rows by lists of their supports.

@@ -179,8 +179,10 @@ mod threads {
     /// Nanoseconds that are expected from which on nobody waits for the first chunk to tell.
     const CERTAIN: f64 = 120_000.0;
 
-    /// How often the caller looks whether the others are done before it sleeps: waking up takes longer than they do.
-    const LOOKS: usize = 4096;
+    /// How often the caller looks whether the others are done before it sleeps: waking up takes longer than they do. After
+    /// the first looks it lets others have the processor: they may be those that it waits for.
+    const LOOKS: usize = 1280;
+    const SPINS: usize = 1024;
 
     /// Runs `work` over chunks of `size` entries, which is expected to take so many nanoseconds at least, and returns
     /// what it returns in their order.
@@ -255,8 +257,9 @@ mod threads {
             labour();
             // One of the pool finds something else to do, or does what it has asked for itself.
             let looks = if rayon::current_thread_index().is_some() { 0 } else { LOOKS };
-            let _ = (0..looks).find(|_| {
-                std::hint::spin_loop();
+            let _ = (0..looks).find(|look| {
+                let wait = if *look < SPINS { std::hint::spin_loop } else { std::thread::yield_now };
+                wait();
                 gone.load(Ordering::Acquire) == parties
             });
         });

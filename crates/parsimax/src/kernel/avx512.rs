@@ -456,6 +456,34 @@ impl Vector for Avx512 {
         Avx512(unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(self.0)) })
     }
 
+    /// By the sign itself: compilers make more of a mask than it is worth.
+    #[inline(always)]
+    fn tally_below(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let sign = _mm512_srli_epi32::<31>(_mm512_castps_si512(v.0));
+            Avx512(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(self.0), sign)))
+        }
+    }
+    /// As whole numbers without a sign, of which numbers below 0 are the largest.
+    #[inline(always)]
+    fn nearest_above(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let least = _mm512_min_epu32(_mm512_castps_si512(self.0), _mm512_castps_si512(v.0));
+            Avx512(_mm512_castsi512_ps(least))
+        }
+    }
+    /// As whole numbers with a sign, of which the numbers next below 0 are the smallest.
+    #[inline(always)]
+    fn nearest_below(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let least = _mm512_min_epi32(_mm512_castps_si512(self.0), _mm512_castps_si512(v.0));
+            Avx512(_mm512_castsi512_ps(least))
+        }
+    }
+
     #[inline(always)]
     fn gt(self, b: Self) -> __mmask16 {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
@@ -588,6 +616,47 @@ impl Vector for Avx512 {
                 _mm512_storeu_ps(out.add(16), _mm512_shuffle_ps::<0xee>(ab0, cd0));
                 _mm512_storeu_ps(out.add(32), _mm512_shuffle_ps::<0x44>(ab1, cd1));
                 _mm512_storeu_ps(out.add(48), _mm512_shuffle_ps::<0xee>(ab1, cd1));
+            }
+        }
+    }
+    /// Whole rows in registers and four rounds of shuffles: within quarters, then of quarters.
+    #[inline(always)]
+    unsafe fn turn(rows: *const *const f32, at: usize, n: usize, fill: f32, dst: *mut f32) {
+        // SAFETY: the caller vouches for the floats read and the block written.
+        unsafe {
+            let zero = _mm512_setzero_ps();
+            let (mut a, mut b) = ([zero; 16], [zero; 16]);
+            if n == 16 {
+                for r in 0..16 {
+                    a[r] = _mm512_loadu_ps((*rows.add(r)).add(at));
+                }
+            } else {
+                for r in 0..16 {
+                    a[r] = Self::load_first((*rows.add(r)).add(at), n, fill).0;
+                }
+            }
+            for i in (0..16).step_by(2) {
+                b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+                b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+            }
+            for i in (0..16).step_by(4) {
+                a[i] = _mm512_shuffle_ps::<0x44>(b[i], b[i + 2]);
+                a[i + 1] = _mm512_shuffle_ps::<0xee>(b[i], b[i + 2]);
+                a[i + 2] = _mm512_shuffle_ps::<0x44>(b[i + 1], b[i + 3]);
+                a[i + 3] = _mm512_shuffle_ps::<0xee>(b[i + 1], b[i + 3]);
+            }
+            // Now a[4q + j] has column j of each quarter, of rows 4q to 4q + 3.
+            for i in (0..16).step_by(8) {
+                for j in i..i + 4 {
+                    b[j] = _mm512_shuffle_f32x4::<0x88>(a[j], a[j + 4]);
+                    b[j + 4] = _mm512_shuffle_f32x4::<0xdd>(a[j], a[j + 4]);
+                }
+            }
+            for j in 0..4 {
+                for k in [j, j + 4] {
+                    _mm512_storeu_ps(dst.add(16 * k), _mm512_shuffle_f32x4::<0x88>(b[k], b[k + 8]));
+                    _mm512_storeu_ps(dst.add(16 * (k + 8)), _mm512_shuffle_f32x4::<0xdd>(b[k], b[k + 8]));
+                }
             }
         }
     }

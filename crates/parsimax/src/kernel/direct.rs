@@ -12,7 +12,7 @@
 //! 3. What is left of wide rows is solved on a list, if that is short (`picked.rs`).
 //! 4. Other rows go by passes over them, put together so that no lane is idle (`refine.rs`); the widest go to `long.rs`.
 //!
-//! What becomes of a row does not depend on its neighbours.
+//! Narrow rows go another way altogether where lanes are many (`turned.rs`). What becomes of a row does not depend on its neighbours.
 
 use super::group::{Block, Excess, Group, Rows};
 use super::profile::{Direct, Tau};
@@ -22,7 +22,7 @@ use super::solve::Frame;
 use super::sweep::LARGE;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, picked, ranked, short};
+use super::{Forward, Status, long, picked, ranked, short, turned};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
@@ -79,9 +79,11 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
             let z = job.z.as_ptr().add(first * d);
             let out = job.out.as_mut_ptr().add(first * d);
             let block = Rows { z, out, d, rows: here, scale, one };
-            let plain = match gain {
-                None => solve_groups::<V, P, true>(prof, block, &raw mut groups),
-                Some(_) => solve_groups::<V, P, false>(prof, block, &raw mut groups),
+            let plain = match (gain, turned::serves::<V>(d)) {
+                (None, true) => turned::solve_groups::<V, P, true>(prof, block, &raw mut groups),
+                (Some(_), true) => turned::solve_groups::<V, P, false>(prof, block, &raw mut groups),
+                (None, false) => solve_groups::<V, P, true>(prof, block, &raw mut groups),
+                (Some(_), false) => solve_groups::<V, P, false>(prof, block, &raw mut groups),
             };
             if plain && gain.is_none() && job.tau.is_none() {
                 job.status[first..first + here].fill(Status::Ok);

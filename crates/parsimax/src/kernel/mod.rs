@@ -21,10 +21,8 @@
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
-//! | `sweep.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
-//! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs` | entmax with any α, and its gradient in α; α > 2 apart |
-//! | `anchored.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
+//! | `turned.rs` | sparsemax and 1.5-entmax of narrow rows: all entries in lanes |
 //! | `sweep.rs`, `shortlist.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
@@ -88,6 +86,7 @@ mod supports;
 mod survey;
 mod sweep;
 mod topmost;
+mod turned;
 mod tv;
 mod upright;
 mod vector;

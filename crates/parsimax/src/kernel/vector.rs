@@ -279,6 +279,24 @@ pub(crate) trait Vector: Copy {
     fn tallied(self) -> Self {
         self
     }
+    /// A tally, zeros to begin with, with one more in the lanes where `v` is below 0.
+    #[inline(always)]
+    fn tally_below(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.tally(unsafe { Self::splat(0.0) }.gt(v))
+    }
+    /// The smaller of the two; `self`, which is not below 0, where `v` is below 0.
+    #[inline(always)]
+    fn nearest_above(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.min(v.select(v.ge(unsafe { Self::splat(0.0) }), self))
+    }
+    /// The larger of the two; `self`, which is below 0, where `v` is not below 0.
+    #[inline(always)]
+    fn nearest_below(self, v: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.max(v.select(unsafe { Self::splat(0.0) }.gt(v), self))
+    }
     /// The sums of the lanes of both.
     #[inline(always)]
     fn totals(self, b: Self) -> (f32, f32) {
@@ -363,6 +381,27 @@ pub(crate) trait Vector: Copy {
                 // SAFETY: row `i`, column `j` lie within the block the caller vouches for.
                 unsafe { *dst.add(j * Self::LANES + i) = *src.add(i * stride + j) }
             }
+        }
+    }
+
+    /// Reads `n ≤ LANES` floats of each of `LANES` rows, from entry `at` on, and writes the transpose contiguously; what
+    /// rows lack is `fill`.
+    ///
+    /// # Safety
+    /// `rows` holds `LANES` pointers to `at + n` readable floats each, `dst` is writable for `LANES` vectors, and the CPU has
+    /// the instruction set.
+    #[inline(always)]
+    unsafe fn turn(rows: *const *const f32, at: usize, n: usize, fill: f32, dst: *mut f32) {
+        let mut block = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
+        let block = block.as_mut_ptr().cast::<f32>();
+        // SAFETY: as the caller vouches; the block holds a vector for each row.
+        unsafe {
+            for r in 0..Self::LANES {
+                let row = (*rows.add(r)).add(at);
+                let v = if n == Self::LANES { Self::load(row) } else { Self::load_first(row, n, fill) };
+                v.store(block.add(r * Self::LANES));
+            }
+            Self::transpose(block, Self::LANES, dst);
         }
     }
 

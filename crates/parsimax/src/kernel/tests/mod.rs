@@ -13,6 +13,7 @@ mod place;
 mod ranked;
 mod structured;
 mod sweep;
+mod turned;
 
 use super::*;
 

@@ -84,7 +84,11 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
             let (mut exact, mut levels) = (0, group.lists.level.map(f64::from));
             if group.crowded != 0 {
                 let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
-                let done = finish::<V>(prof, rows, group.crowded, (group.lists.from, group.lists.level));
+                let places = (group.lists.from, group.lists.level);
+                let done = match gain {
+                    Some(_) => finish::<V, true>(prof, rows, group.crowded, places),
+                    None => finish::<V, false>(prof, rows, group.crowded, places),
+                };
                 exact = done.exact & group.crowded;
                 for r in (0..here).filter(|r| exact >> r & 1 == 1) {
                     (levels[r], group.lists.pu[r]) = (done.level[r], done.pu[r]);

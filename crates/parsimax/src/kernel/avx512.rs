@@ -450,6 +450,16 @@ impl Vector for Avx512 {
             Avx512(_mm512_castsi512_ps(_mm512_mask_add_epi32(n, m, n, _mm512_set1_epi32(1))))
         }
     }
+
+    /// Integers have more units than comparisons, and those of floats above 0 are not below 1.
+    #[inline(always)]
+    fn tally_above(self, u: Self, bit: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        unsafe {
+            let one = _mm512_min_epu32(_mm512_castps_si512(u.0), _mm512_castps_si512(bit.0));
+            Avx512(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(self.0), one)))
+        }
+    }
     #[inline(always)]
     fn tallied(self) -> Self {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
@@ -572,11 +582,6 @@ impl Vector for Avx512 {
             let i = _mm512_add_epi32(lane, _mm512_set1_epi32(base as i32));
             _mm512_storeu_si512(p.cast(), _mm512_maskz_compress_epi32(m, i));
         }
-    }
-    #[inline(always)]
-    unsafe fn expand(p: *const f32, m: __mmask16) -> Self {
-        // SAFETY: the caller vouches for sixteen readable floats and for AVX-512F.
-        Avx512(unsafe { _mm512_maskz_expand_ps(m, _mm512_loadu_ps(p)) })
     }
     #[inline(always)]
     unsafe fn store_whole(self, p: *mut u32) {

@@ -4,25 +4,23 @@
 //! instructions, gathering the candidates of a row of 64 costs more than it saves, and on dense rows it saves nothing. So
 //! whole rows are looked at, and what comes between two looks is done for `LANES` rows at once, one row per lane.
 //!
-//! 1. Of a wide row, the two largest entries of every lane, and from their order the threshold that these alone have
-//!    (`ranked.rs`): a lower bound, and τ itself unless three of the support share a lane, which on scattered scores is the
-//!    exception. Of a narrow or dense row, the largest entries, and Newton steps on them (`refine.rs`).
-//! 2. Where order has told enough, the next look writes, and counts. A row with as many entries above the threshold as
-//!    there were among the largest ones is done: they are the same ones.
-//! 3. What is left of wide rows is solved on a list, if that is short (`picked.rs`).
-//! 4. Other rows go by passes over them, put together so that no lane is idle (`refine.rs`); the widest go to `long.rs`.
+//! 1. Narrow rows are turned into lanes as a whole where lanes are many (`turned.rs`); else their largest entries are
+//!    found, and Newton steps made on these.
+//! 2. Of rows of middling width the order of the two largest entries of every lane tells the threshold, and the pass that
+//!    writes whether that was all (`ordered.rs`).
+//! 3. Wide rows are read once, beside zeros; then the few entries above such a threshold are put in (`tiles.rs`).
+//! 4. What is left goes by passes, put together so that no lane is idle (`refine.rs`); wide rows go to `long.rs`.
 //!
-//! Narrow rows go another way altogether where lanes are many (`turned.rs`). What becomes of a row does not depend on its neighbours.
+//! What becomes of a row does not depend on its neighbours.
 
-use super::group::{Block, Excess, Group, Rows};
+use super::group::{Block, Group, Rows};
 use super::profile::{Direct, Tau};
 use super::refine::{first_guesses, refine};
 use super::scan::lane_maxima;
 use super::solve::Frame;
-use super::sweep::LARGE;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, picked, ranked, short, turned};
+use super::{Forward, Status, long, ordered, ranked, short, tiles, turned};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
@@ -34,27 +32,21 @@ pub(super) const WIDEST: usize = 4096;
 /// fill with work.
 pub(super) const GROUPS: usize = 4;
 
-/// Floats that the rows of such groups may have, so that they stay in the first-level cache.
-const ROOM: usize = 4096;
-
-/// Floats that the rows of one group may have. Wider rows leave lanes empty: what is done for all lanes at once is
-/// little beside such rows, and a second look at them is not to wait for a far cache.
-const GROUP_ROOM: usize = 16_384;
+/// Floats that the rows of such groups may have, so that they stay in the first-level cache beside what is written.
+/// Lanes that this leaves empty cost less than a second look that waits.
+const ROOM: usize = 6144;
 
 /// How many rows of width `d` go through the steps together.
 fn together<V: Vector>(d: usize) -> usize {
-    if V::LANES * d <= GROUP_ROOM {
-        V::LANES * (ROOM / (V::LANES * d)).clamp(1, GROUPS)
-    } else {
-        (GROUP_ROOM / d).clamp(1, V::LANES)
+    if d > short::SHORT {
+        return (tiles::ROOM / d).clamp(1, V::LANES);
     }
+    let rows = ROOM / d;
+    if rows < V::LANES { rows } else { V::LANES * (rows / V::LANES).min(GROUPS) }
 }
 
 /// The share of the lanes with an entry in the support from which on a row counts as dense.
 const CROWDED: f32 = 0.77;
-
-/// Vectors of a long row that tell whether it is.
-const SAMPLE: usize = 8;
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
 ///
@@ -71,14 +63,14 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
     for (i, group) in groups.iter_mut().enumerate() {
         group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
     }
-    let one = std::hint::black_box(1.0f32);
+    let (one, bit) = std::hint::black_box((1.0f32, f32::from_bits(1)));
     for first in (0..rows).step_by(many) {
         let here = (rows - first).min(many);
         // SAFETY: `here` rows of `d` floats start at row `first`.
         unsafe {
             let z = job.z.as_ptr().add(first * d);
             let out = job.out.as_mut_ptr().add(first * d);
-            let block = Rows { z, out, d, rows: here, scale, one };
+            let block = Rows { z, out, d, rows: here, scale, one, bit };
             let plain = match (gain, turned::serves::<V>(d)) {
                 (None, true) => turned::solve_groups::<V, P, true>(prof, block, &raw mut groups),
                 (Some(_), true) => turned::solve_groups::<V, P, false>(prof, block, &raw mut groups),
@@ -142,28 +134,21 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
         let mut gaps = [Block::uninit(); 2 * GROUPS];
         let (gaps, size) = (gaps.as_mut_ptr().cast::<f32>(), 2 * V::LANES * V::LANES);
         for (g, group) in groups.iter_mut().enumerate() {
-            survey::<V, P>(prof, rows.from(g * V::LANES), group, gaps.add(g * size));
-        }
-        first_guesses::<V, P>(prof, rows, groups, gaps, tops::<V, P>(rows.d));
-        for (g, group) in groups.iter_mut().enumerate().filter(|_| rows.d >= WIDE) {
-            group.few &= few::<V>(gaps.add(g * size), V::splat(0.0).sub(group.below(V::splat(rows.scale))));
-        }
-        let (mut unfit, mut late, mut most) = (0, 0, 0);
-        for (g, group) in groups.iter_mut().enumerate() {
-            let here = rows.from(g * V::LANES);
-            if group.active & group.ordered != 0 {
-                settle_ordered::<V, P, WRITE>(prof, here, group);
-            }
-            if rows.d >= WIDE && group.active & group.few != 0 {
-                settle_few::<V, P, WRITE>(prof, here, group);
-            }
+            let gaps = gaps.add(g * size);
             if rows.d > short::SHORT {
-                group.alone |= group.active;
-                group.active = 0;
+                tiles::settle::<V, P, WRITE>(prof, rows.from(g * V::LANES), group, gaps);
+            } else if rows.d >= WIDE {
+                ordered::settle::<V, P, WRITE>(prof, rows, g * V::LANES, group, gaps);
+            } else {
+                survey::<V>(rows.from(g * V::LANES), group, gaps);
             }
+        }
+        first_guesses::<V, P>(prof, rows, groups, gaps, tops::<V>(rows.d));
+        let (mut unfit, mut late, mut most) = (0, 0, 0);
+        for (g, group) in groups.iter().enumerate() {
             unfit |= group.bad | group.empty | group.alone;
             late += group.active.count_ones();
-            most += here.rows.min(V::LANES) as u32;
+            most += (rows.rows - g * V::LANES).min(V::LANES) as u32;
         }
         if late == most {
             refine::<V, P, WRITE>(prof, rows, groups);
@@ -207,34 +192,29 @@ fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
 }
 
 /// How many vectors of maxima a group has to begin with: of eight lanes, two vectors tell more.
-fn tops<V: Vector, P: Direct>(d: usize) -> usize {
-    if V::LANES < MAX_LANES && !by_order::<P>(d) { 2 * V::LANES } else { V::LANES }
+fn tops<V: Vector>(d: usize) -> usize {
+    if V::LANES < MAX_LANES && d < WIDE { 2 * V::LANES } else { V::LANES }
 }
 
-/// Maxima of the first `LANES` rows, the distances of the largest entries of their lanes from them, into `gaps`, and what
-/// the order of those tells.
+/// Maxima of the first `LANES` rows, and the distances of the largest entries of their lanes from them, into `gaps`.
 ///
 /// # Safety
 /// The rows are readable, `gaps` is writable for `2·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, gaps: *mut f32) {
+unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32) {
     // SAFETY: as the caller vouches; the blocks hold two vectors for each lane.
     unsafe {
-        let (zero, none, scale) = (V::splat(0.0), V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
+        let (none, scale) = (V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
         let mut largest = [Block::uninit(); 2];
         let largest = largest.as_mut_ptr().cast::<f32>();
-        let (size, here) = (V::LANES * V::LANES, rows.rows.min(V::LANES));
-        let (tops, by_order) = (tops::<V, P>(rows.d), by_order::<P>(rows.d));
-        let (mut bad, mut crowded) = (0u32, 0u32);
+        let (size, here, tops) = (V::LANES * V::LANES, rows.rows.min(V::LANES), tops::<V>(rows.d));
+        let mut bad = 0u32;
         for r in 0..V::LANES {
-            let (mut two, mut nan) = ([none; 2], false);
+            let mut two = [none; 2];
             if r < here {
+                let nan;
                 let z = rows.z.add(r * rows.d);
-                if rows.d > short::SHORT && is_crowded::<V>(z, rows.d, rows.scale) {
-                    crowded |= 1 << r;
-                } else if by_order {
-                    (two, nan) = ranked::two_largest::<V>(z, rows.d);
-                } else if tops == V::LANES {
+                if tops == V::LANES {
                     (two[0], nan) = lane_maxima::<V>(z, rows.d);
                 } else {
                     (two, nan) = two_maxima::<V>(z, rows.d);
@@ -242,50 +222,19 @@ unsafe fn survey<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, g
                 bad |= u32::from(nan) << r;
             }
             two[0].store(largest.add(r * V::LANES));
-            if by_order || tops > V::LANES {
+            if tops > V::LANES {
                 two[1].store(largest.add(size + r * V::LANES));
             }
         }
         for at in (0..tops / V::LANES).map(|part| part * size) {
             V::transpose(largest.add(at), V::LANES, gaps.add(at));
         }
-        let mut max = [V::load(gaps), V::load(gaps.add(V::LANES))];
-        for k in (2..tops).step_by(2) {
-            for j in 0..2 {
-                max[j] = V::load(gaps.add((k + j) * V::LANES)).max(max[j]);
-            }
-        }
-        let max = max[0].max(max[1]);
-        group.bad = bad | V::bits(max.ge(V::splat(f32::INFINITY)));
-        group.empty = V::bits(none.ge(max)) & !crowded;
-        group.alone = crowded | V::bits(max.max(zero.sub(max)).mul(scale).ge(V::splat(LARGE)));
-        group.active = !(group.bad | group.empty | group.alone) & ((1u64 << here) - 1) as u32;
-        // A maximum of −inf would turn differences into NaN; with 0 they stay infinite.
-        let max = max.select(max.gt(none), zero);
-        max.store(group.max.as_mut_ptr());
-        V::splat(f32::INFINITY).store(group.before.as_mut_ptr());
+        let max = group.meet((bad, 0), here, (gaps, tops), scale);
         for gap in (0..tops).map(|j| gaps.add(j * V::LANES)) {
             max.sub(V::load(gap)).mul(scale).store(gap);
         }
-        group.dense = group.active & if by_order { dense::<V>(gaps) } else { u32::MAX };
-        (group.ordered, group.few, group.far) = (group.active & !group.dense, group.active, false);
-        if group.ordered != 0 {
-            V::transpose(largest.add(size), V::LANES, gaps.add(size));
-            for gap in (V::LANES..2 * V::LANES).map(|j| gaps.add(j * V::LANES)) {
-                max.sub(V::load(gap)).mul(scale).store(gap);
-            }
-            let ranked = ranked::solve::<V, P>(prof, gaps, V::splat(rows.one));
-            ranked.count.store(group.count.as_mut_ptr());
-            // With many of them in the support, there are others.
-            group.ordered &= V::bits(V::splat(P::ORDERED).gt(ranked.count));
-            group.put_below(ranked.hi, ranked.lo, scale);
-        }
+        group.dense = group.active;
     }
-}
-
-/// Whether order tells enough: there are few entries in the support, or so many others that it is worth to know.
-fn by_order<P: Direct>(d: usize) -> bool {
-    if P::LOOKS_TWICE { d >= WIDE } else { d > short::SHORT }
 }
 
 /// Rows in which most lanes have an entry of the support, one bit each, by the threshold that all their largest entries
@@ -294,7 +243,7 @@ fn by_order<P: Direct>(d: usize) -> bool {
 /// # Safety
 /// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn dense<V: Vector>(gaps: *const f32) -> u32 {
+pub(super) unsafe fn dense<V: Vector>(gaps: *const f32) -> u32 {
     // SAFETY: as the caller vouches.
     unsafe {
         let mut sums = [V::splat(1.0), V::splat(0.0), V::splat(0.0), V::splat(0.0)];
@@ -305,28 +254,6 @@ unsafe fn dense<V: Vector>(gaps: *const f32) -> u32 {
         }
         let t = sums[0].add(sums[1]).add(sums[2].add(sums[3])).mul(V::splat(1.0 / V::LANES as f32));
         V::bits(above::<V>(gaps, t).gt(V::splat(CROWDED * V::LANES as f32)))
-    }
-}
-
-/// Whether some vectors of a long row tell that it is dense, before anything else is asked of it.
-///
-/// # Safety
-/// `z` is readable for `d` floats, at least [`SAMPLE`] vectors; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn is_crowded<V: Vector>(z: *const f32, d: usize, scale: f32) -> bool {
-    // SAFETY: the last vector ends within the row.
-    unsafe {
-        let (stride, zero) = ((d - V::LANES) / (SAMPLE - 1), V::splat(0.0));
-        let mut most = [V::splat(f32::NEG_INFINITY); 2];
-        for k in (0..SAMPLE).step_by(2) {
-            for j in 0..2 {
-                most[j] = V::load(z.add((k + j) * stride)).max(most[j]);
-            }
-        }
-        let most = most[0].max(most[1]);
-        let gaps = V::splat(most.reduce_max()).sub(most).mul(V::splat(scale));
-        let t = (1.0 + gaps.totals(zero).0) / V::LANES as f32;
-        V::bits(V::splat(t).gt(gaps)).count_ones() as f32 > CROWDED * V::LANES as f32
     }
 }
 
@@ -345,109 +272,6 @@ unsafe fn above<V: Vector>(gaps: *const f32, t: V) -> V {
             }
         }
         ranked::tallied(lanes)
-    }
-}
-
-/// Rows with so few lanes in the support that a list may be short, given `t = −τ`: one bit each.
-///
-/// # Safety
-/// `gaps` is readable for `LANES` vectors; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn few<V: Vector>(gaps: *const f32, t: V) -> u32 {
-    // SAFETY: as the caller vouches.
-    unsafe { V::bits(V::splat((V::LANES - V::LANES / 8) as f32 + 0.5).gt(above::<V>(gaps, t))) }
-}
-
-/// Looks at the rows that order has told enough of, and with `WRITE` writes them: those with as many entries in
-/// the support as their largest ones have are settled.
-///
-/// # Safety
-/// As [`solve_groups`].
-#[inline(always)]
-unsafe fn settle_ordered<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group) {
-    // SAFETY: as the caller vouches; the block holds a vector for each lane.
-    unsafe {
-        let mut counts = Block::uninit();
-        let counts = counts.as_mut_ptr().cast::<f32>();
-        let wanted = group.active & group.ordered;
-        if wanted.count_ones() < V::LANES as u32 {
-            for r in 0..V::LANES {
-                V::splat(0.0).store(counts.add(r * V::LANES));
-            }
-        }
-        let mut left = wanted;
-        while left != 0 {
-            let r = left.trailing_zeros() as usize;
-            left &= left - 1;
-            count_row::<V, P, WRITE>(prof, rows.from(r), group, r).store(counts.add(r * V::LANES));
-        }
-        let (found, expected) = (V::row_sums(counts), V::load(group.count.as_ptr()));
-        let same = V::and(found.ge(expected), expected.ge(found));
-        group.active &= !(V::bits(same) & wanted);
-    }
-}
-
-/// How many entries of a row are above its threshold, lane by lane; with `WRITE`, writes it.
-///
-/// # Safety
-/// The row is readable and writable; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn count_row<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &Group, k: usize) -> V {
-    // SAFETY: every access stays within `d` floats.
-    unsafe {
-        let Rows { z, out, d, .. } = rows;
-        let (zero, excess) = (V::splat(0.0), Excess::<V>::new(&rows, group, k));
-        let mut n = [zero; 4];
-        let mut i = 0;
-        while i + 4 * V::LANES <= d {
-            for k in 0..4 {
-                let u = excess.of(V::load(z.add(i + k * V::LANES)));
-                if WRITE {
-                    prof.power(u).store(out.add(i + k * V::LANES));
-                }
-                n[k] = n[k].tally(u.gt(zero));
-            }
-            i += 4 * V::LANES;
-        }
-        while i < d {
-            let len = (d - i).min(V::LANES);
-            let u = excess.of(V::load_first(z.add(i), len, f32::NEG_INFINITY));
-            if WRITE {
-                if d >= V::LANES {
-                    // The last vector overlaps the one before and writes the same numbers again.
-                    let at = i + len - V::LANES;
-                    prof.power(excess.of(V::load(z.add(at)))).store(out.add(at));
-                } else {
-                    prof.power(u).store_first(out, d);
-                }
-            }
-            n[0] = n[0].tally(u.gt(zero));
-            i += len;
-        }
-        ranked::tallied(n)
-    }
-}
-
-/// Solves, and with `WRITE` writes, the rows of a group that have few candidates.
-///
-/// # Safety
-/// As [`solve_groups`].
-#[inline(always)]
-unsafe fn settle_few<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group) {
-    // SAFETY: as the caller vouches; the arrays hold a vector.
-    unsafe {
-        let (max, scale) = (V::load(group.max.as_ptr()), V::splat(rows.scale));
-        let Rows { z, out, d, .. } = rows;
-        let (bound, wanted) = (group.below(scale), group.active & group.few);
-        let of_group = picked::Rows { z, out, d, max, scale, bound, wanted };
-        let (done, hi, lo) = picked::solve::<V, P, WRITE>(prof, &of_group);
-        let before = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
-        group.put_below(hi, lo, scale);
-        let is_done = V::lanes_of(done);
-        let now = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
-        now.0.select(is_done, before.0).store(group.hi.as_mut_ptr());
-        now.1.select(is_done, before.1).store(group.lo.as_mut_ptr());
-        group.active &= !done;
     }
 }
 

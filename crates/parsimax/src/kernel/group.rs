@@ -1,6 +1,7 @@
 //! What the ways of sparsemax and 1.5-entmax through short rows share: a block of rows, and what is known of `LANES` of
 //! them, one a lane.
 
+use super::sweep::LARGE;
 use super::vector::{MAX_LANES, Vector};
 
 /// A square block of lanes, written before it is read.
@@ -18,9 +19,6 @@ pub(super) struct Group {
     /// with many candidates.
     pub(super) alone: u32,
     pub(super) active: u32,
-    /// Rows that may have few candidates, and rows whose order was looked at.
-    pub(super) few: u32,
-    pub(super) ordered: u32,
     /// Rows that are guessed at, because order tells nothing of them.
     pub(super) dense: u32,
     /// Whether a row is so far from its root that writing it would be in vain.
@@ -30,8 +28,6 @@ pub(super) struct Group {
     /// term takes one of them; else from `scale·max`.
     pub(super) hi: [f32; MAX_LANES],
     pub(super) lo: [f32; MAX_LANES],
-    /// Entries of the support among the largest ones of the lanes.
-    pub(super) count: [f32; MAX_LANES],
     /// The slope of the last step.
     pub(super) before: [f32; MAX_LANES],
 }
@@ -43,16 +39,50 @@ impl Group {
         empty: 0,
         alone: 0,
         active: 0,
-        few: 0,
-        ordered: 0,
         dense: 0,
         far: false,
         max: [0.0; MAX_LANES],
         hi: [-1.0; MAX_LANES],
         lo: [0.0; MAX_LANES],
-        count: [0.0; MAX_LANES],
         before: [f32::INFINITY; MAX_LANES],
     };
+
+    /// Takes in the rows of the first `here` lanes: their maxima from `tops` vectors of the largest entries, and what they
+    /// are fit for. Rows of `bad` hold a NaN, those of `alone` are not asked. The maxima, or 0 for an empty row.
+    ///
+    /// # Safety
+    /// `largest` is readable for `tops` vectors, a multiple of 2; the CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn meet<V: Vector>(
+        &mut self,
+        (bad, alone): (u32, u32),
+        here: usize,
+        (largest, tops): (*const f32, usize),
+        scale: V,
+    ) -> V {
+        // SAFETY: as the caller vouches; the arrays hold a vector.
+        unsafe {
+            let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+            let mut max = [V::load(largest), V::load(largest.add(V::LANES))];
+            for k in (2..tops).step_by(2) {
+                for j in 0..2 {
+                    max[j] = V::load(largest.add((k + j) * V::LANES)).max(max[j]);
+                }
+            }
+            let max = max[0].max(max[1]);
+            let there = ((1u64 << here) - 1) as u32;
+            self.bad = (bad | V::bits(max.ge(V::splat(f32::INFINITY)))) & there;
+            self.empty = V::bits(none.ge(max)) & !alone & there;
+            self.alone = (alone | V::bits(max.max(zero.sub(max)).mul(scale).ge(V::splat(LARGE)))) & there;
+            self.active = there & !(self.bad | self.empty | self.alone);
+            (self.far, self.dense) = (false, 0);
+            // A maximum of −inf would turn differences into NaN; with 0 they stay infinite.
+            let max = max.select(max.gt(none), zero);
+            max.store(self.max.as_mut_ptr());
+            V::splat(f32::INFINITY).store(self.before.as_mut_ptr());
+            max
+        }
+    }
 
     /// Makes τ the sum of the two: `hi` its float, `lo` exactly what that loses.
     ///
@@ -87,20 +117,6 @@ impl Group {
             }
         }
     }
-
-    /// τ, measured from `scale·max`, to the digits of a float.
-    ///
-    /// # Safety
-    /// As [`put`](Group::put).
-    #[inline(always)]
-    pub(super) unsafe fn below<V: Vector>(&self, scale: V) -> V {
-        // SAFETY: as the caller vouches.
-        unsafe {
-            let (hi, lo) = (V::load(self.hi.as_ptr()), V::load(self.lo.as_ptr()));
-            let max = V::splat(0.0).sub(V::load(self.max.as_ptr()));
-            if V::FUSED { max.fma(scale, hi).add(lo) } else { hi.add(lo) }
-        }
-    }
 }
 
 /// Rows one behind the other, and where their probabilities go.
@@ -113,6 +129,8 @@ pub(super) struct Rows {
     pub(super) scale: f32,
     /// The number one, kept from the compiler: it would turn products with it into sums.
     pub(super) one: f32,
+    /// The float of bit pattern 1, likewise.
+    pub(super) bit: f32,
 }
 
 impl Rows {

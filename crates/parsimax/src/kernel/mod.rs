@@ -16,7 +16,8 @@
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
-//! | `direct.rs`, `group.rs`, `ranked.rs`, `picked.rs`, `refine.rs` | sparsemax and 1.5-entmax of short rows: by order, by short lists, by passes |
+//! | `direct.rs`, `group.rs`, `ranked.rs`, `refine.rs` | sparsemax and 1.5-entmax of rows up to a few thousand scores: the ways they go |
+//! | `ordered.rs`, `tiles.rs`, `picked.rs` | middling rows by order and a check, wide ones by zeros and short lists |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
@@ -62,6 +63,7 @@ pub mod matmul;
 mod narrow;
 mod network;
 mod norm;
+mod ordered;
 mod oscar;
 mod pair;
 mod picked;
@@ -85,6 +87,7 @@ mod structured;
 mod supports;
 mod survey;
 mod sweep;
+mod tiles;
 mod topmost;
 mod turned;
 mod tv;

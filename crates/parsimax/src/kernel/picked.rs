@@ -1,17 +1,17 @@
-//! Rows with few candidates: picked out, solved one row a lane, and put back into rows of zeros.
+//! Rows with few candidates: picked out, solved one row a lane, and put into rows of zeros.
 //!
-//! Plainly, for each row: compare every entry with a lower bound on τ, list those above it, find τ on the list, write
-//! zeros and the probabilities of the list. A comparison and a store are all that most entries cost. Bits of 64
-//! comparisons stand in one word, so that nothing is asked of entries that are not candidates; and since the list of a
-//! row goes into its lane at once, nothing is turned into lanes. A row with more than [`MOST`] candidates is left to
-//! passes over the whole row (`direct.rs`), which is found out after a few words.
+//! Plainly, for each row: list the entries above a lower bound on τ, find τ on the list, write the probabilities of the
+//! list. Which lanes of which tiles hold any is known from their maxima (`tiles.rs`); bits of 64 comparisons with these
+//! stand in one word. Since the list of a row goes into its lane at once, nothing is turned into lanes. A row with more
+//! than [`MOST`] candidates is given up.
 
 use super::profile::Direct;
 use super::solve::solve_lanes;
+use super::tiles::{self, TALL};
 use super::vector::{MAX_LANES, Vector};
 
 /// Most candidates of a row; a multiple of 4.
-const MOST: usize = 48;
+const MOST: usize = 64;
 
 /// Entries whose comparisons fill a word.
 const WORD: usize = 64;
@@ -21,6 +21,8 @@ pub(super) struct Rows<V> {
     pub(super) z: *const f32,
     pub(super) out: *mut f32,
     pub(super) d: usize,
+    /// The maxima of their tiles.
+    pub(super) maxima: *const f32,
     pub(super) max: V,
     /// `x = scale·(z − max)`.
     pub(super) scale: V,
@@ -32,13 +34,13 @@ pub(super) struct Rows<V> {
 
 /// Candidates in the lanes of their rows, and where they stand.
 struct Lists {
-    x: [f32; MOST * MAX_LANES],
-    place: [u32; MOST * MAX_LANES],
+    x: [f32; (MOST + 4) * MAX_LANES],
+    place: [u32; (MOST + 4) * MAX_LANES],
     count: [usize; MAX_LANES],
 }
 
 /// τ of the rows with few candidates, as two floats to be added, and one bit a row for these; with `WRITE` their
-/// probabilities. Other lanes hold anything.
+/// probabilities, into zeros. Other lanes hold anything.
 ///
 /// # Safety
 /// The wanted rows are readable and writable; the CPU has the instruction set of `V`.
@@ -53,7 +55,7 @@ pub(super) unsafe fn solve<V: Vector, P: Direct, const WRITE: bool>(prof: P, row
         let mut lists = std::mem::MaybeUninit::<Lists>::uninit();
         let lists = lists.as_mut_ptr();
         let x = (&raw mut (*lists).x).cast::<f32>();
-        for k in 0..MOST {
+        for k in 0..MOST + 4 {
             none.store(x.add(k * V::LANES));
         }
         (*lists).count = [0; MAX_LANES];
@@ -69,8 +71,8 @@ pub(super) unsafe fn solve<V: Vector, P: Direct, const WRITE: bool>(prof: P, row
         while left != 0 {
             let r = left.trailing_zeros() as usize;
             left &= left - 1;
-            let (z, out) = (rows.z.add(r * rows.d), rows.out.add(r * rows.d));
-            if let Some(n) = pick::<V, WRITE>(z, out, rows.d, cuts[r], lists, r) {
+            let maxima = rows.maxima.add(r * tiles::count::<V>(rows.d) * V::LANES);
+            if let Some(n) = pick::<V>(rows.z.add(r * rows.d), rows.d, maxima, cuts[r], lists, r) {
                 done |= 1 << r;
                 slots = slots.max(n);
                 (*lists).count[r] = n;
@@ -113,58 +115,60 @@ pub(super) unsafe fn solve<V: Vector, P: Direct, const WRITE: bool>(prof: P, row
     }
 }
 
-/// Puts the entries of a row above `cut` into lane `r` of the lists, and with `WRITE` zeros into the row; how many, or
-/// `None` if they are too many.
+/// Puts the entries of a row above `cut` into lane `r` of the lists; how many, or `None` if they are too many.
+///
+/// Most lanes of tiles hold none, and of those that do most hold one. So every entry of theirs is written to the next
+/// place of the list, which moves on only if it was one: the processor has nothing to guess.
 ///
 /// # Safety
-/// `z` is readable for `d` floats, `out` with `WRITE` writable; the CPU has the instruction set of `V`.
+/// `z` is readable for `d` floats, and so are the maxima of its tiles; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn pick<V: Vector, const WRITE: bool>(
+unsafe fn pick<V: Vector>(
     z: *const f32,
-    out: *mut f32,
     d: usize,
+    maxima: *const f32,
     cut: f32,
     lists: *mut Lists,
     r: usize,
 ) -> Option<usize> {
     // SAFETY: every access stays within `d` floats, and within the lists while `n ≤ MOST`.
     unsafe {
-        let (zero, cut) = (V::splat(0.0), V::splat(cut));
         let (x, place) = ((&raw mut (*lists).x).cast::<f32>(), (&raw mut (*lists).place).cast::<u32>());
-        let (mut n, mut i) = (0usize, 0);
-        while i < d {
-            let (mut bits, mut k) = (0u64, 0);
-            if i + WORD <= d {
-                while k < WORD {
-                    bits |= u64::from(V::bits(V::load(z.add(i + k)).gt(cut))) << k;
-                    if WRITE {
-                        zero.store(out.add(i + k));
-                    }
-                    k += V::LANES;
-                }
-            } else {
-                while i + k < d {
-                    let len = (d - i - k).min(V::LANES);
-                    let v = V::load_first(z.add(i + k), len, f32::NEG_INFINITY);
-                    bits |= u64::from(V::bits(v.gt(cut))) << k;
-                    if WRITE {
-                        zero.store_first(out.add(i + k), len);
-                    }
-                    k += V::LANES;
-                }
-            }
-            if n + bits.count_ones() as usize > MOST {
-                return None;
+        let (tiles, limit) = (tiles::count::<V>(d), V::splat(cut));
+        let (mut n, mut t) = (0usize, 0);
+        while t < tiles {
+            let mut bits = 0u64;
+            for k in 0..(WORD / V::LANES).min(tiles - t) {
+                bits |= u64::from(V::bits(V::load(maxima.add((t + k) * V::LANES)).gt(limit))) << (k * V::LANES);
             }
             while bits != 0 {
-                let j = i + bits.trailing_zeros() as usize;
-                *x.add(n * V::LANES + r) = *z.add(j);
-                *place.add(n * V::LANES + r) = j as u32;
-                n += 1;
+                let at = bits.trailing_zeros() as usize;
                 bits &= bits - 1;
+                if n > MOST - TALL {
+                    return None;
+                }
+                let from = (t + at / V::LANES) * TALL * V::LANES + at % V::LANES;
+                macro_rules! put {
+                    ($j:expr) => {
+                        let v = *z.add($j);
+                        *x.add(n * V::LANES + r) = v;
+                        *place.add(n * V::LANES + r) = $j as u32;
+                        n += usize::from(v > cut);
+                    };
+                }
+                if from + (TALL - 1) * V::LANES < d {
+                    for k in 0..TALL {
+                        put!(from + k * V::LANES);
+                    }
+                } else {
+                    for j in (from..d).step_by(V::LANES) {
+                        put!(j);
+                    }
+                }
             }
-            i += WORD;
+            t += WORD / V::LANES;
         }
+        *x.add(n * V::LANES + r) = f32::NEG_INFINITY;
         Some(n)
     }
 }

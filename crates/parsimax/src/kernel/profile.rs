@@ -265,6 +265,9 @@ pub(crate) struct Entmax15;
 /// of at most `n s² / 2`; below this it is rounding noise.
 const CURVED: f32 = 1e-7;
 
+/// A sum of 1.5-entmax this far from 1 is one as far as its rounding tells.
+const STANDS: f32 = 1e-7;
+
 /// A step as short as the spacing of the f32 at which residuals are taken.
 const GRAIN: f32 = 1.2e-7;
 
@@ -289,7 +292,10 @@ impl Profile for Entmax15 {
     swept!();
     #[inline(always)]
     unsafe fn step<V: Vector>(&self, f: V, g: V) -> V {
-        f.sub(f.sqrt()).div(g)
+        // f − √f, without the digits that a difference of two roundings would lose.
+        // SAFETY: the caller vouches for the instruction set.
+        let (one, root) = (unsafe { V::splat(1.0) }, f.sqrt());
+        f.sub(one).mul(root).div(root.add(one).mul(g))
     }
     #[inline(always)]
     unsafe fn unsettled<V: Vector>(&self, _: (V, V), _: V, step: V, n: V) -> V::Mask {
@@ -436,6 +442,37 @@ pub(crate) trait Direct: Profile {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V);
+    /// The same where the second sum may be a tally: [`taken`](Direct::taken) makes it a number. `bit` is the float of
+    /// bit pattern 1, as an operand.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn take<V: Vector>(&self, u: V, f: V, g: V, bit: V) -> (V, V) {
+        // SAFETY: as the caller vouches.
+        unsafe { self.gather(u, f, g, bit) }
+    }
+    /// What the second of these sums stands for.
+    #[inline(always)]
+    fn taken<V: Vector>(&self, g: V) -> V {
+        g
+    }
+    /// The sum of four such.
+    #[inline(always)]
+    fn taken_of<V: Vector>(&self, [a, b, c, d]: [V; 4]) -> V {
+        self.taken(a).add(self.taken(b)).add(self.taken(c).add(self.taken(d)))
+    }
+    /// Whether probabilities with these sums are what they should be, where the step that led to them had the slope
+    /// `before`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn stands<V: Vector>(&self, sums: (V, V), before: V) -> V::Mask;
+    /// A step from the two sums and the number `n` of entries in the support.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    unsafe fn curved_step<V: Vector>(&self, f: V, g: V, n: V) -> V;
     /// Lanes that need another step, as [`Profile::unsettled`], from a τ on either side of the root.
     ///
     /// # Safety
@@ -464,6 +501,28 @@ impl Direct for Sparsemax {
         // SAFETY: the caller vouches for the instruction set.
         let zero = unsafe { V::splat(0.0) };
         (u.fma(one, f), g.add(one.keep(u.gt(zero))))
+    }
+    #[inline(always)]
+    unsafe fn take<V: Vector>(&self, u: V, f: V, g: V, bit: V) -> (V, V) {
+        (f.add(u), g.tally_above(u, bit))
+    }
+    #[inline(always)]
+    fn taken<V: Vector>(&self, g: V) -> V {
+        g.tallied()
+    }
+    /// The support is the one that the step was exact for, or the sum tells that this makes no difference.
+    #[inline(always)]
+    unsafe fn stands<V: Vector>(&self, (f, g): (V, V), before: V) -> V::Mask {
+        // SAFETY: the caller vouches for the instruction set.
+        let [most, least, off] =
+            unsafe { [1.0 + 0.5 * CLOSE, 1.0 - 0.5 * CLOSE, 1.0 + 4.0 * CLOSE].map(|x| V::splat(x)) };
+        let same = V::and(g.ge(before), before.ge(g));
+        V::and(f.ge(least), V::or(most.ge(f), V::and(same, off.ge(f))))
+    }
+    #[inline(always)]
+    unsafe fn curved_step<V: Vector>(&self, f: V, g: V, _: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { self.step(f, g) }
     }
     /// A row that does not go on stays where its sum was taken, so that the sum is all there is to judge. A support
     /// that stands is no excuse for a sum that is far off: the step that led there may have been as inexact as a
@@ -503,10 +562,28 @@ impl Direct for Sparsemax {
 
 impl Direct for Entmax15 {
     const LOOKS_TWICE: bool = false;
-    const ORDERED: f32 = 8.0;
+    const ORDERED: f32 = 17.0;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
         (u.fma(u, f), g.add(u))
+    }
+    /// Each is off by no more than their sum.
+    #[inline(always)]
+    unsafe fn stands<V: Vector>(&self, (f, _): (V, V), _: V) -> V::Mask {
+        // SAFETY: the caller vouches for the instruction set.
+        let [most, least] = unsafe { [1.0 + STANDS, 1.0 - STANDS].map(|x| V::splat(x)) };
+        V::and(f.ge(least), most.ge(f))
+    }
+    /// The nearer root of `n t² − 2 g t + f = 1`, or Newton's step where there is none.
+    #[inline(always)]
+    unsafe fn curved_step<V: Vector>(&self, f: V, g: V, n: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let rest = f.sub(V::splat(1.0));
+            let square = g.mul(g).sub(n.mul(rest));
+            let root = square.max(V::splat(0.0)).sqrt();
+            rest.div(g.add(root)).select(square.ge(V::splat(0.0)), self.step(f, g))
+        }
     }
     /// Residuals are taken at a τ in two floats, so that no step is too short to be made.
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! and exchanging is what vectors do fastest: a network of some hundred exchanges puts the candidates of `LANES` rows in
 //! order in the time of two Newton steps, and then nothing is left to iterate.
 
+use super::group::Rows;
 use super::network::{sort_eight, sort_sixteen};
 use super::profile::Direct;
 use super::vector::{MAX_LANES, Vector};
@@ -21,7 +22,7 @@ pub(super) struct Ranked<V> {
     pub(super) count: V,
 }
 
-/// The two largest of every lane of a row; whether there is a NaN.
+/// The two largest of every lane of a row, of two neighbours the larger; whether there is a NaN.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
@@ -38,7 +39,7 @@ pub(super) unsafe fn two_largest<V: Vector>(z: *const f32, d: usize) -> ([V; 2],
             let (c, e) = (V::load(z.add(i + 2 * V::LANES)), V::load(z.add(i + 3 * V::LANES)));
             nan = V::or(nan, V::or(a.unordered(b), c.unordered(e)));
             let (ab, ce) = (a.max(b), c.max(e));
-            let (top, next) = (ab.max(ce), ab.min(ce).max(a.min(b).max(c.min(e))));
+            let (top, next) = (ab.max(ce), ab.min(ce));
             second = first.min(top).max(second.max(next));
             first = top.max(first);
             i += 4 * V::LANES;
@@ -60,9 +61,10 @@ pub(super) unsafe fn two_largest<V: Vector>(z: *const f32, d: usize) -> ([V; 2],
 /// # Safety
 /// `gaps` is readable for `2·LANES` vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn solve<V: Vector, P: Direct>(prof: P, gaps: *const f32, one: V) -> Ranked<V> {
+pub(super) unsafe fn solve<V: Vector, P: Direct>(prof: P, gaps: *const f32, rows: &Rows) -> Ranked<V> {
     // SAFETY: as the caller vouches.
     unsafe {
+        let (one, bit) = (V::splat(rows.one), V::splat(rows.bit));
         let y = nearest::<V>(gaps);
         let t = prof.by_rank(&y, one);
         // One Newton step takes what rounding has left: the order is not asked again.
@@ -71,13 +73,13 @@ pub(super) unsafe fn solve<V: Vector, P: Direct>(prof: P, gaps: *const f32, one:
         for k in (0..RANKS).step_by(4) {
             for j in 0..4 {
                 let u = t.sub(y[k + j]).positive();
-                (f[j], g[j]) = prof.gather(u, f[j], g[j], one);
+                (f[j], g[j]) = prof.take(u, f[j], g[j], bit);
                 if !P::LOOKS_TWICE {
-                    count[j] = count[j].tally(u.gt(zero));
+                    count[j] = count[j].tally_above(u, bit);
                 }
             }
         }
-        let (f, g) = (together(f), together(g));
+        let (f, g) = (together(f), prof.taken_of(g));
         // The slope of sparsemax is the number of entries.
         let count = if P::LOOKS_TWICE { g } else { tallied(count) };
         Ranked { hi: zero.sub(t), lo: prof.step(f, g), count }

@@ -33,7 +33,7 @@ pub(super) unsafe fn first_guesses<V: Vector, P: Direct>(
     // SAFETY: the caller vouches for the instruction set and the vectors.
     unsafe {
         let (zero, one) = (V::splat(0.0), V::splat(1.0));
-        let (times, back) = (V::splat(rows.one), V::splat(-rows.one));
+        let (bit, back) = (V::splat(rows.bit), V::splat(-rows.one));
         let (mut t, mut slope) = ([one; GROUPS], [one; GROUPS]);
         for _ in 0..if P::LOOKS_TWICE { 3 } else { 2 } {
             for g in (0..groups.len()).filter(|g| groups[*g].dense != 0) {
@@ -42,10 +42,10 @@ pub(super) unsafe fn first_guesses<V: Vector, P: Direct>(
                 for k in (0..tops).step_by(4) {
                     for j in 0..4 {
                         let u = V::load(gaps.add((k + j) * V::LANES)).fma(back, t[g]).positive();
-                        (f[j], s[j]) = prof.gather(u, f[j], s[j], times);
+                        (f[j], s[j]) = prof.take(u, f[j], s[j], bit);
                     }
                 }
-                slope[g] = s[0].add(s[1]).add(s[2].add(s[3]));
+                slope[g] = prof.taken_of(s);
                 t[g] = t[g].sub(prof.step(f[0].add(f[1]).add(f[2].add(f[3])), slope[g]));
             }
         }
@@ -62,8 +62,6 @@ pub(super) unsafe fn first_guesses<V: Vector, P: Direct>(
                     let kept = V::splat(0.43).div(spread).add(V::splat(1.2));
                     let share = V::splat(1.0 / half).max(one.div(kept));
                     guess = one.sub(share).div(slope[g]).keep(most).add(guess);
-                    // A list needs a bound, which this is not.
-                    group.few &= !guessed;
                 }
             }
             let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
@@ -92,9 +90,9 @@ pub(super) unsafe fn refine<V: Vector, P: Direct, const WRITE: bool>(prof: P, ro
             let fine = n > 0 || P::LOOKS_TWICE;
             for (g, group) in groups.iter().enumerate().filter(|(_, group)| group.active != 0) {
                 sums[g] = match (fine, group.far) {
-                    (true, false) if P::LOOKS_TWICE => passes::<V, P, WRITE, true>(prof, rows, group),
-                    (true, _) => passes::<V, P, false, true>(prof, rows, group),
-                    (false, _) => passes::<V, P, false, false>(prof, rows, group),
+                    (true, false) if P::LOOKS_TWICE => passes::<V, P, WRITE, true>(prof, rows, group, group.active),
+                    (true, _) => passes::<V, P, false, true>(prof, rows, group, group.active),
+                    (false, _) => passes::<V, P, false, false>(prof, rows, group, group.active),
                 };
             }
             going = false;
@@ -104,15 +102,34 @@ pub(super) unsafe fn refine<V: Vector, P: Direct, const WRITE: bool>(prof: P, ro
             }
             n += 1;
         }
-        if WRITE && !P::LOOKS_TWICE {
-            for (group, mut left) in groups.iter().zip(wanted) {
-                while left != 0 {
-                    let k = left.trailing_zeros() as usize;
-                    left &= left - 1;
-                    pass::<V, P, true, true>(prof, rows, group, k);
-                }
+        if !P::LOOKS_TWICE {
+            for (group, wanted) in groups.iter_mut().zip(wanted) {
+                write::<V, P, WRITE>(prof, rows, group, wanted);
             }
         }
+    }
+}
+
+/// Writes rows whose thresholds stand but for the rounding of the last sums. Once more, if that shows: the sum of what was
+/// written tells what a step from there is to mend.
+///
+/// # Safety
+/// As [`refine`].
+#[inline(always)]
+unsafe fn write<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, group: &mut Group, wanted: u32) {
+    // SAFETY: as the caller vouches; the arrays hold a vector.
+    unsafe {
+        let mut left = wanted;
+        for _ in 0..2 {
+            let (f, g) = passes::<V, P, WRITE, true>(prof, rows, group, left);
+            left &= !V::bits(prof.stands((f, g), g));
+            if left == 0 {
+                return;
+            }
+            let step = prof.step(f, g).keep(V::lanes_of(left));
+            group.put(V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()).add(step));
+        }
+        passes::<V, P, WRITE, true>(prof, rows, group, left);
     }
 }
 
@@ -150,27 +167,28 @@ unsafe fn advance<V: Vector, P: Direct>(prof: P, group: &mut Group, (f, g): (V, 
     }
 }
 
-/// The two sums of every active row, one row per lane; other lanes hold anything.
+/// The two sums of every wanted row, one row per lane; other lanes hold anything. With `WRITE`, writes the rows.
 ///
 /// # Safety
 /// As [`refine`].
 #[inline(always)]
-unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
+pub(super) unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
     prof: P,
     rows: Rows,
     group: &Group,
+    wanted: u32,
 ) -> (V, V) {
     // SAFETY: as the caller vouches; the buffers hold a vector for each lane.
     unsafe {
         let (mut f, mut g) = (Block::uninit(), Block::uninit());
         let (fs, gs) = (f.as_mut_ptr().cast::<f32>(), g.as_mut_ptr().cast::<f32>());
-        if group.active.count_ones() < V::LANES as u32 {
+        if wanted.count_ones() < V::LANES as u32 {
             for r in 0..V::LANES {
                 V::splat(0.0).store(fs.add(r * V::LANES));
                 V::splat(0.0).store(gs.add(r * V::LANES));
             }
         }
-        let mut left = group.active;
+        let mut left = wanted;
         while left != 0 {
             let r = left.trailing_zeros() as usize;
             left &= left - 1;
@@ -198,7 +216,7 @@ unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
     unsafe {
         let row = rows.from(usize::from(group.at[k]));
         let Rows { z, out, d, .. } = row;
-        let (zero, one) = (V::splat(0.0), V::splat(rows.one));
+        let (zero, bit) = (V::splat(0.0), V::splat(rows.bit));
         let from = Excess::<V>::new(&row, group, k);
         macro_rules! excess {
             ($z:expr) => {
@@ -213,7 +231,7 @@ unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
                 if WRITE {
                     prof.power(u).store(out.add(i + k * V::LANES));
                 }
-                (f[k], g[k % 2]) = prof.gather(u, f[k], g[k % 2], one);
+                (f[k], g[k % 2]) = prof.take(u, f[k], g[k % 2], bit);
             }
             i += 4 * V::LANES;
         }
@@ -222,12 +240,12 @@ unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
             if WRITE {
                 prof.power(u).store(out.add(i));
             }
-            (f[0], g[0]) = prof.gather(u, f[0], g[0], one);
+            (f[0], g[0]) = prof.take(u, f[0], g[0], bit);
             i += V::LANES;
         }
         if i < d {
             let u = excess!(V::load_first(z.add(i), d - i, f32::NEG_INFINITY));
-            (f[1], g[1]) = prof.gather(u, f[1], g[1], one);
+            (f[1], g[1]) = prof.take(u, f[1], g[1], bit);
             if WRITE && d >= V::LANES {
                 // The last vector overlaps the one before and writes the same numbers again.
                 prof.power(excess!(V::load(z.add(d - V::LANES)))).store(out.add(d - V::LANES));
@@ -235,6 +253,6 @@ unsafe fn pass<V: Vector, P: Direct, const WRITE: bool, const FINE: bool>(
                 prof.power(u).store_first(out, d);
             }
         }
-        (f[0].add(f[1]).add(f[2].add(f[3])), g[0].add(g[1]))
+        (f[0].add(f[1]).add(f[2].add(f[3])), prof.taken(g[0]).add(prof.taken(g[1])))
     }
 }

@@ -295,7 +295,7 @@ pub(super) unsafe fn spread<V: Vector>(rows: Rows, asked: u32, cut: V, (lists, s
             for i in (0..rows.d).step_by(V::LANES) {
                 let (at, n) = (r * rows.d + i, (rows.d - i).min(V::LANES));
                 let above = V::load_first(rows.z.add(at), n, f32::NEG_INFINITY).gt(cut);
-                let p = V::expand(list, above).mul(gain);
+                let p = V::expand(above, list).mul(gain);
                 if n == V::LANES {
                     p.store(rows.out.add(at))
                 } else {

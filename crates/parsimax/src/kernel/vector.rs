@@ -274,6 +274,14 @@ pub(crate) trait Vector: Copy {
         // SAFETY: `self` exists, so the CPU has the instruction set.
         self.add(unsafe { Self::splat(1.0) }.keep(m))
     }
+    /// A tally with one more where `u`, which is nowhere below 0 and no NaN, is above 0. `bit` is the float of bit pattern
+    /// 1, kept from the compiler, which would turn what is done with it into a comparison.
+    #[inline(always)]
+    fn tally_above(self, u: Self, bit: Self) -> Self {
+        let _ = bit;
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.tally(u.gt(unsafe { Self::splat(0.0) }))
+    }
     /// The numbers of a tally.
     #[inline(always)]
     fn tallied(self) -> Self {
@@ -336,23 +344,6 @@ pub(crate) trait Vector: Copy {
     /// # Safety
     /// `p` is writable for `LANES` integers, and the CPU has the instruction set.
     unsafe fn compress_index(m: Self::Mask, base: u32, p: *mut u32);
-    /// Undoes [`compress`](Vector::compress): the floats at `p`, in order, in the lanes of `m`, and `+0` elsewhere.
-    ///
-    /// # Safety
-    /// `p` is readable for `LANES` floats, and the CPU has the instruction set.
-    #[inline(always)]
-    unsafe fn expand(p: *const f32, m: Self::Mask) -> Self {
-        let (mut lanes, mut left, mut n) = ([0.0f32; MAX_LANES], Self::bits(m), 0);
-        // SAFETY: there are no more lanes than floats at `p`.
-        unsafe {
-            while left != 0 {
-                lanes[left.trailing_zeros() as usize] = *p.add(n);
-                left &= left - 1;
-                n += 1;
-            }
-            Self::load(lanes.as_ptr())
-        }
-    }
     /// Writes the whole parts of `LANES` numbers from 0 to 2³⁰.
     ///
     /// # Safety

@@ -62,6 +62,8 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
                 g.store(group.before.as_mut_ptr());
             }
         }
+        // To those that are left it says nothing: their lanes hold what neighbours made of them.
+        V::splat(f32::INFINITY).store(group.before.as_mut_ptr());
     }
 }
 

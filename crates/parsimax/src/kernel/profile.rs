@@ -323,7 +323,7 @@ pub(crate) struct Whole {
 }
 
 /// From the next power on, what rounding takes from `u` shows in `u^n`, and is put back to first order.
-const MAGNIFIED: u32 = 8;
+const MAGNIFIED: u32 = 4;
 
 impl Whole {
     /// The mapping itself, if its exponent is whole and small: α = 4/3, 5/4 … 11/10.

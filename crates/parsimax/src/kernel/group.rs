@@ -4,12 +4,35 @@
 use super::sweep::LARGE;
 use super::vector::{MAX_LANES, Vector};
 
-/// A square block of lanes, written before it is read.
-pub(super) type Block = std::mem::MaybeUninit<[f32; MAX_LANES * MAX_LANES]>;
+/// Room for floats, written before it is read. A vector that lies across two lines of the cache is two accesses.
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Room<const N: usize>(std::mem::MaybeUninit<[f32; N]>);
+
+impl<const N: usize> Room<N> {
+    pub(super) const fn uninit() -> Room<N> {
+        Room(std::mem::MaybeUninit::uninit())
+    }
+
+    pub(super) fn as_mut_ptr(&mut self) -> *mut f32 {
+        self.0.as_mut_ptr().cast()
+    }
+}
+
+/// A square block of lanes.
+pub(super) type Block = Room<{ MAX_LANES * MAX_LANES }>;
 
 /// What is known of `LANES` rows, one a lane.
 #[derive(Clone, Copy)]
+#[repr(C, align(64))]
 pub(super) struct Group {
+    pub(super) max: [f32; MAX_LANES],
+    /// τ as two floats to be added. If products are exact it is measured in the units of `scale·z`, and a
+    /// term takes one of them; else from `scale·max`.
+    pub(super) hi: [f32; MAX_LANES],
+    pub(super) lo: [f32; MAX_LANES],
+    /// The slope of the last step.
+    pub(super) before: [f32; MAX_LANES],
     /// Which rows of the block they are.
     pub(super) at: [u16; MAX_LANES],
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`; not settled yet.
@@ -23,13 +46,6 @@ pub(super) struct Group {
     pub(super) dense: u32,
     /// Whether a row is so far from its root that writing it would be in vain.
     pub(super) far: bool,
-    pub(super) max: [f32; MAX_LANES],
-    /// τ as two floats to be added. If products are exact it is measured in the units of `scale·z`, and a
-    /// term takes one of them; else from `scale·max`.
-    pub(super) hi: [f32; MAX_LANES],
-    pub(super) lo: [f32; MAX_LANES],
-    /// The slope of the last step.
-    pub(super) before: [f32; MAX_LANES],
 }
 
 impl Group {

@@ -33,6 +33,7 @@ pub(super) struct Rows<V> {
 }
 
 /// Candidates in the lanes of their rows, and where they stand.
+#[repr(C, align(64))]
 struct Lists {
     x: [f32; (MOST + 4) * MAX_LANES],
     place: [u32; (MOST + 4) * MAX_LANES],

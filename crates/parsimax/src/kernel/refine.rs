@@ -181,7 +181,7 @@ pub(super) unsafe fn passes<V: Vector, P: Direct, const WRITE: bool, const FINE:
     // SAFETY: as the caller vouches; the buffers hold a vector for each lane.
     unsafe {
         let (mut f, mut g) = (Block::uninit(), Block::uninit());
-        let (fs, gs) = (f.as_mut_ptr().cast::<f32>(), g.as_mut_ptr().cast::<f32>());
+        let (fs, gs) = (f.as_mut_ptr(), g.as_mut_ptr());
         if wanted.count_ones() < V::LANES as u32 {
             for r in 0..V::LANES {
                 V::splat(0.0).store(fs.add(r * V::LANES));

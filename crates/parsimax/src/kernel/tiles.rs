@@ -7,7 +7,7 @@
 //! tile looked at.
 
 use super::direct::dense;
-use super::group::{Block, Group, Rows};
+use super::group::{Block, Group, Room, Rows};
 use super::profile::Direct;
 use super::vector::{MAX_LANES, Vector};
 use super::{picked, ranked};
@@ -19,7 +19,7 @@ pub(super) const TALL: usize = 8;
 pub(super) const ROOM: usize = 65_536;
 
 /// Maxima of the tiles of such rows, the last of which may be a part.
-pub(super) type Maxima = std::mem::MaybeUninit<[f32; ROOM / TALL + MAX_LANES * MAX_LANES]>;
+pub(super) type Maxima = Room<{ ROOM / TALL + MAX_LANES * MAX_LANES }>;
 
 /// Vectors of a row that tell whether it is dense.
 const SAMPLE: usize = 8;
@@ -45,7 +45,7 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
     // SAFETY: as the caller vouches; the blocks hold a vector for each lane, and the maxima those of all tiles.
     unsafe {
         let mut maxima = Maxima::uninit();
-        let maxima = maxima.as_mut_ptr().cast::<f32>();
+        let maxima = maxima.as_mut_ptr();
         let mut largest = [Block::uninit(); 2];
         let largest = largest.as_mut_ptr().cast::<f32>();
         let (size, none, scale) = (V::LANES * V::LANES, V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
@@ -149,7 +149,7 @@ unsafe fn crowded<V: Vector>(rows: Rows, scale: f32, gaps: *mut f32) -> u32 {
     // SAFETY: the last vector of a row ends with it; the block holds a vector for each lane.
     unsafe {
         let mut largest = Block::uninit();
-        let largest = largest.as_mut_ptr().cast::<f32>();
+        let largest = largest.as_mut_ptr();
         let stride = (rows.d - V::LANES) / (SAMPLE - 1);
         for r in 0..V::LANES {
             let mut most = [V::splat(f32::NEG_INFINITY); 2];

@@ -4,8 +4,8 @@
 //! instructions, gathering the candidates of a row of 64 costs more than it saves, and on dense rows it saves nothing. So
 //! whole rows are looked at, and what comes between two looks is done for `LANES` rows at once, one row per lane.
 //!
-//! 1. Narrow rows are turned into lanes as a whole where lanes are many (`turned.rs`); else their largest entries are
-//!    found, and Newton steps made on these.
+//! 1. Where lanes are many, narrow rows go by order, too, and are turned into lanes as a whole if that leaves them open
+//!    (`quarters.rs`, `turned.rs`); where they are few, their largest entries are found, and Newton steps made on these.
 //! 2. Of rows of middling width the order of the two largest entries of every lane tells the threshold, and the pass that
 //!    writes whether that was all (`ordered.rs`).
 //! 3. Wide rows are read once, beside zeros; then the few entries above such a threshold are put in (`tiles.rs`).
@@ -20,7 +20,7 @@ use super::scan::lane_maxima;
 use super::solve::Frame;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, ordered, ranked, short, tiles, turned};
+use super::{Forward, Status, long, ordered, quarters, ranked, short, tiles};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
@@ -54,15 +54,48 @@ const CROWDED: f32 = 0.77;
 /// The slices of `job` have the lengths that `Forward` promises, `d ≥ 1`, and the CPU has
 /// the instruction set of `V`.
 pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if quarters::serves::<V>(job.d) {
+            let solve = [quarters::solve_groups::<V, P, false> as Solve<_, _>, quarters::solve_groups::<V, P, true>];
+            let many = quarters::GROUPS * V::LANES;
+            let mut groups = groups::<V, { quarters::GROUPS }>(if job.scratch.crowd { u32::MAX } else { 0 });
+            let last = (job.status.len().saturating_sub(1) % many) / V::LANES;
+            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups);
+            job.scratch.crowd = quarters::is_crowd::<V>(&groups[last..=last]);
+        } else {
+            let solve = [solve_groups::<V, P, false> as Solve<_, _>, solve_groups::<V, P, true>];
+            let many = together::<V>(job.d);
+            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups::<V, GROUPS>(0));
+        }
+    }
+}
+
+/// Groups of rows that follow each other.
+fn groups<V: Vector, const N: usize>(dense: u32) -> [Group; N] {
+    let at = |i: usize| std::array::from_fn(|k| (i * V::LANES + k) as u16);
+    std::array::from_fn(|i| Group { at: at(i), dense, ..Group::NEW })
+}
+
+/// Thresholds of a block of rows and, the second of two, their probabilities; whether all are fit.
+type Solve<P, const N: usize> = unsafe fn(P, Rows, *mut [Group; N]) -> bool;
+
+/// Solves `many` rows at a time, and sees to what is wanted beside probabilities, and to rows that are not fit.
+///
+/// # Safety
+/// As [`forward`]; `many` rows fill at most `N` groups.
+unsafe fn blocks<V: Vector, P: Direct, const N: usize>(
+    prof: P,
+    job: &mut Forward<'_>,
+    loss: Option<(f32, &mut [RowSum])>,
+    many: usize,
+    solve: [Solve<P, N>; 2],
+    groups: &mut [Group; N],
+) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
     let (gain, mut sums) = loss.unzip();
     let rows = job.status.len();
-    let many = together::<V>(d);
-    let mut groups = [Group::NEW; GROUPS];
-    for (i, group) in groups.iter_mut().enumerate() {
-        group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
-    }
     let (one, bit) = std::hint::black_box((1.0f32, f32::from_bits(1)));
     for first in (0..rows).step_by(many) {
         let here = (rows - first).min(many);
@@ -71,12 +104,7 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
             let z = job.z.as_ptr().add(first * d);
             let out = job.out.as_mut_ptr().add(first * d);
             let block = Rows { z, out, d, rows: here, scale, one, bit };
-            let plain = match (gain, turned::serves::<V>(d)) {
-                (None, true) => turned::solve_groups::<V, P, true>(prof, block, &raw mut groups),
-                (Some(_), true) => turned::solve_groups::<V, P, false>(prof, block, &raw mut groups),
-                (None, false) => solve_groups::<V, P, true>(prof, block, &raw mut groups),
-                (Some(_), false) => solve_groups::<V, P, false>(prof, block, &raw mut groups),
-            };
+            let plain = solve[usize::from(gain.is_none())](prof, block, groups);
             if plain && gain.is_none() && job.tau.is_none() {
                 job.status[first..first + here].fill(Status::Ok);
                 continue;
@@ -154,20 +182,20 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
             refine::<V, P, WRITE>(prof, rows, groups);
         } else if late > 0 {
             let mut put_together = [Group::NEW; GROUPS];
-            gather::<V>(groups, &mut put_together);
-            let put_together = &mut put_together[..(late as usize).div_ceil(V::LANES)];
+            let late = gather::<V>(groups, |group| group.active, &mut put_together);
+            let put_together = &mut put_together[..late.div_ceil(V::LANES)];
             refine::<V, P, WRITE>(prof, rows, put_together);
-            scatter::<V>(put_together, late as usize, groups);
+            scatter::<V>(put_together, late, groups);
         }
         unfit == 0
     }
 }
 
-/// Puts the rows that are still active together.
-fn gather<V: Vector>(groups: &[Group], to: &mut [Group; GROUPS]) {
+/// Puts some rows of every group together, as active ones; how many.
+pub(super) fn gather<V: Vector>(groups: &[Group], some: impl Fn(&Group) -> u32, to: &mut [Group]) -> usize {
     let mut n = 0;
     for group in groups {
-        let mut left = group.active;
+        let mut left = some(group);
         while left != 0 {
             let (k, i) = (left.trailing_zeros() as usize, n % V::LANES);
             left &= left - 1;
@@ -175,19 +203,21 @@ fn gather<V: Vector>(groups: &[Group], to: &mut [Group; GROUPS]) {
             (to.at[i], to.max[i]) = (group.at[k], group.max[k]);
             (to.hi[i], to.lo[i]) = (group.hi[k], group.lo[k]);
             to.far |= group.far;
-            to.active |= 1 << i;
+            to.active = if i == 0 { 1 } else { to.active | 1 << i };
             n += 1;
         }
     }
+    n
 }
 
-/// Puts the thresholds of `n` rows that were put together where they came from.
-fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
+/// Puts the thresholds of `n` rows that were put together where they came from; those that are active stay so.
+pub(super) fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
     for i in 0..n {
         let (group, k) = (&from[i / V::LANES], i % V::LANES);
         let row = usize::from(group.at[k]);
-        let to = &mut groups[row / V::LANES];
-        (to.hi[row % V::LANES], to.lo[row % V::LANES]) = (group.hi[k], group.lo[k]);
+        let (to, at) = (&mut groups[row / V::LANES], row % V::LANES);
+        (to.hi[at], to.lo[at]) = (group.hi[k], group.lo[k]);
+        to.active &= !(1 << at) | (group.active >> k & 1) << at;
     }
 }
 

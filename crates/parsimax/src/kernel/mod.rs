@@ -23,7 +23,7 @@
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
-//! | `turned.rs` | sparsemax and 1.5-entmax of narrow rows: all entries in lanes |
+//! | `quarters.rs`, `turned.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else all entries in lanes |
 //! | `sweep.rs`, `shortlist.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
@@ -71,6 +71,7 @@ mod place;
 mod portable;
 mod product;
 mod profile;
+mod quarters;
 mod ranked;
 mod refine;
 mod route;
@@ -205,6 +206,8 @@ pub struct Scratch {
     listed: Option<usize>,
     /// What the last long row was like, which the next one is likely to be too: a matter of speed alone.
     habit: long::Habit,
+    /// The same of the last narrow rows: whether they were crowded.
+    crowd: bool,
 }
 
 impl Scratch {

@@ -107,7 +107,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32) {
 /// # Safety
 /// The rows are readable; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn leap<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, wanted: u32) {
+pub(super) unsafe fn leap<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, wanted: u32) {
     // SAFETY: as the caller vouches; the blocks hold a vector for each lane.
     unsafe {
         let mut blocks = [Block::uninit(); 3];

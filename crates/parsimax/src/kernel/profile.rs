@@ -17,7 +17,6 @@
 //! textbook bound of Michelot's method. `STEPS` caps the loop against rounding noise only.
 
 use super::expo::{exp2_nonpos, log2};
-use super::ranked::RANKS;
 use super::solve::{Frame, solve};
 use super::sweep;
 use super::vector::Vector;
@@ -437,6 +436,9 @@ pub(crate) trait Direct: Profile {
     const LOOKS_TWICE: bool;
     /// Up to how many ranks in the support they are likely to be all there is.
     const ORDERED: f32;
+    /// How far the largest entries of the lanes of a narrow row are from its maximum, in the mean, if their order is not
+    /// likely to tell all: where it never is, infinitely far.
+    const CROWDED: f32;
     /// Adds the terms of `u = [x − τ]₊` to the two sums of a Newton step. `one` is 1, as an operand.
     ///
     /// # Safety
@@ -484,7 +486,7 @@ pub(crate) trait Direct: Profile {
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
-    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], one: V) -> V;
+    unsafe fn by_rank<V: Vector>(&self, y: &[V], one: V) -> V;
     /// Whether the number of entries in the support makes a step better.
     const CURVED: bool;
     /// The step from the sums over a whole row.
@@ -496,6 +498,7 @@ pub(crate) trait Direct: Profile {
 impl Direct for Sparsemax {
     const LOOKS_TWICE: bool = true;
     const ORDERED: f32 = 12.0;
+    const CROWDED: f32 = 0.3;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V) {
         // SAFETY: the caller vouches for the instruction set.
@@ -540,11 +543,11 @@ impl Direct for Sparsemax {
     }
     /// The least of `(1 + Σy)/k` over the first `k`: an entry lowers the quotient as long as it is in the support.
     #[inline(always)]
-    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], one: V) -> V {
+    unsafe fn by_rank<V: Vector>(&self, y: &[V], one: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let (mut sum, mut t) = (V::splat(1.0), V::splat(1.0));
-            for k in 1..RANKS {
+            for k in 1..y.len() {
                 sum = y[k].fma(one, sum);
                 t = t.order(sum.mul(V::splat(1.0 / (k + 1) as f32))).0;
             }
@@ -563,6 +566,7 @@ impl Direct for Sparsemax {
 impl Direct for Entmax15 {
     const LOOKS_TWICE: bool = false;
     const ORDERED: f32 = 17.0;
+    const CROWDED: f32 = f32::INFINITY;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
         (u.fma(u, f), g.add(u))
@@ -599,13 +603,13 @@ impl Direct for Entmax15 {
     /// `kv² + 2Av + D = 1` with `A = Σ(y_k − y_j)` leads on to `−τ = y_k + v`. Both sums grow by what lies between
     /// neighbours, so that nothing cancels.
     #[inline(always)]
-    unsafe fn by_rank<V: Vector>(&self, y: &[V; RANKS], _: V) -> V {
+    unsafe fn by_rank<V: Vector>(&self, y: &[V], _: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let (zero, one) = (V::splat(0.0), V::splat(1.0));
             let (mut lines, mut squares) = (zero, zero);
             let (mut from, mut a, mut d, mut count) = (zero, zero, zero, one);
-            for k in 1..RANKS {
+            for k in 1..y.len() {
                 let gap = y[k].sub(y[k - 1]);
                 let next = gap.fma(V::splat(k as f32), lines);
                 squares = gap.fma(next.add(lines), squares);

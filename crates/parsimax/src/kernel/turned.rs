@@ -1,4 +1,4 @@
-//! Sparsemax and 1.5-entmax on narrow rows: all entries turned into lanes, one row a lane.
+//! Sparsemax and 1.5-entmax on narrow rows of which order tells too little: all entries turned into lanes, one row a lane.
 //!
 //! Plainly, for each row: maximum, a guess at τ from the largest entries, steps on all entries until the support stands,
 //! write `[x − τ]₊^e`. A row of 64 is four vectors: what is to be found out within them (a maximum, a sum, a count) costs
@@ -13,26 +13,21 @@
 //! After the first look entries are kept as their distances from the first guess. Those that matter are small, so that
 //! hardly anything is rounded any more, however large the scores.
 
-use super::direct::GROUPS;
 use super::group::{Excess, Group, Rows};
 use super::profile::{Direct, STEPS};
+use super::quarters::crowded;
 use super::ranked::tallied;
 use super::sweep::LARGE;
-use super::vector::{MAX_LANES, Vector, outlined};
+use super::vector::{MAX_LANES, Vector};
 
 /// Widest row that is served: in wider ones order tells enough to leave most entries alone (`direct.rs`).
-const NARROW: usize = 64;
+pub(super) const NARROW: usize = 64;
 
 /// Groups of `LANES` rows that are solved in turn: what one waits for, the other fills with work.
 const TWO: usize = 2;
 
 /// Columns are served by fours, and in four parts.
 const STEP: usize = 16;
-
-/// Whether rows of width `d` go this way. It takes lanes for sixteen rows: eight are too few to pay for the turn.
-pub(super) fn serves<V: Vector>(d: usize) -> bool {
-    V::LANES == STEP && d <= NARROW
-}
 
 /// Most mass that entries may have which a step takes into the support or out of it, unseen by the step.
 const STRAY: f32 = 4e-7;
@@ -86,62 +81,70 @@ impl<V: Vector> Lanes<V> {
     }
 }
 
-outlined! {
-    /// Thresholds of at most `GROUPS · LANES` rows that this [`serves`], and their probabilities if `WRITE`; whether all
-    /// are fit.
-    ///
-    /// # Safety
-    /// The rows are readable and writable, `groups` is writable; the CPU has the instruction set of `V`.
-    pub(super) unsafe fn solve_groups<V, P: Direct; WRITE>(
-        prof: P,
-        rows: Rows,
-        groups: *mut [Group; GROUPS],
-    ) -> bool => solve_groups_any
-}
-
+/// Thresholds of the first `n` rows of some groups, of at most [`NARROW`] scores each, and their probabilities if `WRITE`.
+/// If not `all` are wanted, rows that are not crowded (`quarters.rs`) are left active, and the others called dense. Rows
+/// that are `APART` were put together; others follow each other from the first on.
+///
 /// # Safety
-/// As [`solve_groups`].
+/// The rows are readable and writable, and fill the groups but for the last; vectors have sixteen lanes, and the CPU has
+/// their instruction set.
 #[inline(always)]
-unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
+pub(super) unsafe fn solve<V: Vector, P: Direct, const WRITE: bool, const APART: bool>(
     prof: P,
     rows: Rows,
-    groups: *mut [Group; GROUPS],
-) -> bool {
+    groups: &mut [Group],
+    n: usize,
+    all: bool,
+) {
     // SAFETY: rows and buffers are in bounds as the caller vouches.
     unsafe {
-        let groups = &mut (&mut *groups)[..rows.rows.div_ceil(V::LANES)];
         let mut columns = std::mem::MaybeUninit::<[Columns; TWO]>::uninit();
         let columns = columns.as_mut_ptr().cast::<Columns>();
-        let mut unfit = 0;
-        for (i, two) in groups.chunks_mut(TWO).enumerate() {
-            let here = rows.from(i * TWO * V::LANES);
-            solve_two::<V, P>(prof, here, two, columns);
-            for (g, group) in two.iter().enumerate() {
-                unfit |= group.bad | group.empty | group.alone;
-                if WRITE {
-                    write::<V, P>(prof, here.from(g * V::LANES), group);
-                }
+        for (i, two) in groups[..n.div_ceil(V::LANES)].chunks_mut(TWO).enumerate() {
+            let left = n - i * TWO * V::LANES;
+            solve_two::<V, P, APART>(prof, rows, two, left, columns, all);
+            for (g, group) in two.iter().enumerate().filter(|_| WRITE) {
+                write::<V, P, APART>(prof, rows, group, (left - g * V::LANES).min(V::LANES));
             }
         }
-        unfit == 0
     }
 }
 
-/// Maxima, thresholds and what is wrong with the rows of one or two groups.
+/// Where the rows of a group begin. Those that follow each other are not asked one by one.
+#[inline(always)]
+fn start<const APART: bool>(rows: &Rows, group: &Group) -> impl Fn(usize) -> usize {
+    let (d, at, first) = (rows.d, group.at, usize::from(group.at[0]));
+    move |r| d * if APART { usize::from(at[r]) } else { first + r }
+}
+
+/// Maxima, thresholds and what is wrong with the first `n` rows of one or two groups.
 ///
 /// # Safety
-/// As [`solve_groups`]; there are as many columns as groups.
+/// As [`solve`]; there are as many columns as groups.
 #[inline(always)]
-unsafe fn solve_two<V: Vector, P: Direct>(prof: P, rows: Rows, groups: &mut [Group], columns: *mut Columns) {
+unsafe fn solve_two<V: Vector, P: Direct, const APART: bool>(
+    prof: P,
+    rows: Rows,
+    groups: &mut [Group],
+    n: usize,
+    columns: *mut Columns,
+    all: bool,
+) {
     // SAFETY: as the caller vouches.
     unsafe {
         let (zero, scale, many) = (V::splat(0.0), V::splat(rows.scale), groups.len());
         let nothing = Lanes { max: zero, guess: zero, moved: zero, step: zero, active: 0 };
         let mut lanes = [nothing; TWO];
         for (g, group) in groups.iter_mut().enumerate() {
-            let here = rows.from(g * V::LANES);
-            turn::<V>(here, columns.add(g));
-            lanes[g] = survey::<V>(here, group, columns.add(g));
+            let here = (n - g * V::LANES).min(V::LANES);
+            turn::<V, APART>(&rows, group, here, columns.add(g));
+            lanes[g] = survey::<V>(rows, here, group, columns.add(g));
+            if !all {
+                let [_, _, fours] = Columns::parts(columns.add(g));
+                group.dense = lanes[g].active & crowded::<V, P>(fours, lanes[g].max, scale);
+                group.active = lanes[g].active & !group.dense;
+                lanes[g].active = group.dense;
+            }
         }
         let slots = rows.d.next_multiple_of(STEP);
         for g in 0..many {
@@ -153,16 +156,17 @@ unsafe fn solve_two<V: Vector, P: Direct>(prof: P, rows: Rows, groups: &mut [Gro
             let (some, n) = if P::CURVED { (pairs, slots / 2) } else { (fours, slots / 4) };
             guess::<V, P>(prof, rows, &mut lanes[g], some, n);
         }
-        for g in 0..many {
+        for (g, group) in groups.iter().enumerate() {
             let [all, _, _] = Columns::parts(columns.add(g));
-            look::<V, P, true>(prof, rows.from(g * V::LANES), &mut lanes[g], all, scale, true);
+            let next = rows.z.wrapping_add((usize::from(group.at[0]) + TWO * V::LANES) * rows.d);
+            look::<V, P, true>(prof, rows, &mut lanes[g], all, scale, true, next);
         }
         let mut looks = 1;
         while lanes[0].active | lanes[1].active != 0 && looks < STEPS {
             for g in 0..many {
                 if lanes[g].active != 0 {
                     let [all, _, _] = Columns::parts(columns.add(g));
-                    look::<V, P, false>(prof, rows, &mut lanes[g], all, scale, looks < LEAPS);
+                    look::<V, P, false>(prof, rows, &mut lanes[g], all, scale, looks < LEAPS, rows.z);
                 }
             }
             looks += 1;
@@ -173,18 +177,19 @@ unsafe fn solve_two<V: Vector, P: Direct>(prof: P, rows: Rows, groups: &mut [Gro
     }
 }
 
-/// Turns the first `LANES` rows into lanes. Where there are fewer, the first one fills the others; behind a row is `−inf`,
-/// which adds exactly nothing.
+/// Turns the first `here` rows of a group into lanes. The first one fills the others; behind a row is `−inf`, which adds
+/// exactly nothing.
 ///
 /// # Safety
-/// As [`solve_groups`].
+/// As [`solve`].
 #[inline(always)]
-unsafe fn turn<V: Vector>(rows: Rows, columns: *mut Columns) {
+unsafe fn turn<V: Vector, const APART: bool>(rows: &Rows, group: &Group, here: usize, columns: *mut Columns) {
     // SAFETY: as the caller vouches.
     unsafe {
-        let mut starts = [rows.z; MAX_LANES];
-        for r in 0..rows.rows.min(V::LANES) {
-            starts[r] = rows.z.add(r * rows.d);
+        let start = start::<APART>(rows, group);
+        let mut starts = [rows.z.add(start(0)); MAX_LANES];
+        for r in 1..here {
+            starts[r] = rows.z.add(start(r));
         }
         let [all, _, _] = Columns::parts(columns);
         let mut at = 0;
@@ -196,12 +201,13 @@ unsafe fn turn<V: Vector>(rows: Rows, columns: *mut Columns) {
     }
 }
 
-/// Maxima, and the largest of every two and four columns, as far from each other as can be: neighbours are often alike.
+/// Maxima, what the first `here` rows are fit for, and the largest of every two and four columns, as far from each other as
+/// can be: neighbours are often alike.
 ///
 /// # Safety
-/// As [`solve_groups`]; the columns have been turned.
+/// As [`solve`]; the columns have been turned.
 #[inline(always)]
-unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, columns: *mut Columns) -> Lanes<V> {
+unsafe fn survey<V: Vector>(rows: Rows, here: usize, group: &mut Group, columns: *mut Columns) -> Lanes<V> {
     // SAFETY: as the caller vouches.
     unsafe {
         let (zero, none, scale) = (V::splat(0.0), V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
@@ -223,7 +229,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, columns: *mut Columns
             }
         }
         let max = max[0].max(max[1]).max(max[2].max(max[3]));
-        let here = ((1u64 << rows.rows.min(V::LANES)) - 1) as u32;
+        let here = ((1u64 << here) - 1) as u32;
         group.bad = here & (V::bits(nan) | V::bits(max.ge(V::splat(f32::INFINITY))));
         group.empty = here & V::bits(none.ge(max));
         group.alone = here & V::bits(max.max(zero.sub(max)).mul(scale).ge(V::splat(LARGE)));
@@ -232,8 +238,8 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, columns: *mut Columns
         max.store(group.max.as_mut_ptr());
         let least = V::splat(-1.0);
         let guess = if V::FUSED { max.fma(scale, least) } else { least };
-        let active = here & !(group.bad | group.empty | group.alone);
-        Lanes { max, guess, moved: zero, step: zero, active }
+        group.active = 0;
+        Lanes { max, guess, moved: zero, step: zero, active: here & !(group.bad | group.empty | group.alone) }
     }
 }
 
@@ -261,7 +267,7 @@ unsafe fn guess<V: Vector, P: Direct>(prof: P, rows: Rows, lanes: &mut Lanes<V>,
 }
 
 /// Looks at all entries, the `FIRST` time as scores, which become distances from the guess: sums, the step that follows
-/// from them, and which rows that leaves unsettled.
+/// from them, and which rows that leaves unsettled. From `next` on other rows will be read.
 ///
 /// # Safety
 /// `all` is readable and writable for the columns of the rows; the CPU has the instruction set.
@@ -273,6 +279,7 @@ unsafe fn look<V: Vector, P: Direct, const FIRST: bool>(
     all: *mut f32,
     scale: V,
     leaps: bool,
+    next: *const f32,
 ) {
     // SAFETY: as the caller vouches.
     unsafe {
@@ -303,7 +310,7 @@ unsafe fn look<V: Vector, P: Direct, const FIRST: bool>(
                     if FIRST {
                         v.store(all.add(at));
                         // What the next groups will read is on its way while these are worked on.
-                        V::prefetch(rows.z.wrapping_add(TWO * V::LANES * rows.d + at));
+                        V::prefetch(next.wrapping_add(at));
                     }
                     next_above[k] = next_above[k].nearest_above(v);
                     if looks_below {
@@ -357,17 +364,18 @@ unsafe fn root<V: Vector, P: Direct>(prof: P, f: V, g: V, n: V, leaps: bool) -> 
     }
 }
 
-/// Writes the rows of a group.
+/// Writes the first `here` rows of a group.
 ///
 /// # Safety
-/// As [`solve_groups`].
+/// As [`solve`].
 #[inline(always)]
-unsafe fn write<V: Vector, P: Direct>(prof: P, rows: Rows, group: &Group) {
+unsafe fn write<V: Vector, P: Direct, const APART: bool>(prof: P, rows: Rows, group: &Group, here: usize) {
     // SAFETY: every access stays within the row.
     unsafe {
-        let d = rows.d;
-        for r in 0..rows.rows.min(V::LANES) {
-            let (z, out) = (rows.z.add(r * d), rows.out.add(r * d));
+        let (d, start) = (rows.d, start::<APART>(&rows, group));
+        for r in 0..here {
+            let at = start(r);
+            let (z, out) = (rows.z.add(at), rows.out.add(at));
             let excess = Excess::<V>::new(&rows, group, r);
             let mut i = 0;
             while i + 4 * V::LANES <= d {

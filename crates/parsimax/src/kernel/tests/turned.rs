@@ -2,7 +2,7 @@
 
 use super::*;
 
-const NARROW: [usize; 9] = [2, 7, 16, 17, 33, 48, 64, 100, 128];
+const NARROW: [usize; 11] = [2, 7, 16, 17, 33, 48, 49, 57, 64, 100, 128];
 
 /// Rows side by side against the reference, at every level.
 fn check_rows(map: Map, z: &[f32], d: usize, scale: f32, what: &str) {
@@ -76,6 +76,104 @@ fn equal_shares_are_as_exact_as_a_float() {
                     }
                 }
             }
+        }
+    }
+}
+
+/// Rows that order tells all of, crowded ones and ones between, in every mixture.
+fn mixture(rng: &mut fastrand::Rng, rows: usize, d: usize, crowds: bool) -> Vec<f32> {
+    let mut sigma = 1.0;
+    (0..rows)
+        .flat_map(|r| {
+            if !crowds || r % 40 == 0 {
+                sigma = [3.0, 1.0, 0.5, 0.3, 0.1, 0.01, 0.0][rng.usize(..7)];
+            }
+            normals(rng, d, sigma)
+        })
+        .collect()
+}
+
+#[test]
+fn a_row_has_the_same_bits_whatever_its_neighbours_are() {
+    let mut rng = fastrand::Rng::with_seed(118);
+    for map in [Map::Sparsemax, Map::Entmax15] {
+        for d in [33, 49, 57, 64, 100] {
+            for crowds in [false, true] {
+                let z = mixture(&mut rng, 300, d, crowds);
+                check_rows(map, &z, d, 1.0, "mixture");
+                for level in available() {
+                    let (p, tau, _) = run(level, map, &z, d, 1.0);
+                    for (r, (p, z)) in p.chunks(d).zip(z.chunks(d)).enumerate() {
+                        let (alone, alone_tau, _) = run(level, map, z, d, 1.0);
+                        assert_eq!(alone, p, "{level:?} {map:?} d={d} row {r}");
+                        assert_eq!(alone_tau[0], tau[r], "{level:?} {map:?} d={d} row {r}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What the rows of the call before were like is a matter of speed alone.
+#[test]
+fn a_call_has_the_same_bits_whatever_came_before() {
+    let mut rng = fastrand::Rng::with_seed(119);
+    for d in [49, 64] {
+        let (dense, sparse) = (normals(&mut rng, 70 * d, 0.01), normals(&mut rng, 70 * d, 1.0));
+        for level in available() {
+            let mut scratch = Scratch::new();
+            for z in [&sparse, &dense, &sparse, &dense, &dense, &sparse] {
+                let (mut out, mut status) = (vec![7.0; z.len()], vec![Status::Bad; 70]);
+                with_level(level, || {
+                    let (out, status, scratch) = (&mut out, &mut status, &mut scratch);
+                    forward(
+                        Map::Sparsemax,
+                        Forward { z, d, scale: 1.0, out, stream: false, tau: None, status, scratch },
+                    );
+                });
+                assert_eq!(out, run(level, Map::Sparsemax, z, d, 1.0).0, "{level:?} d={d}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_nan_in_any_place_spoils_its_row_and_no_other() {
+    let mut rng = fastrand::Rng::with_seed(120);
+    for sigma in [1.0, 0.01] {
+        for d in [49, 64] {
+            let clean = normals(&mut rng, 40 * d, sigma);
+            for place in 0..d {
+                let (mut z, row) = (clean.clone(), place % 40);
+                z[row * d + place] = f32::NAN;
+                for level in available() {
+                    let (p, _, status) = run(level, Map::Sparsemax, &z, d, 1.0);
+                    for r in 0..40 {
+                        assert_eq!(status[r] == Status::Bad, r == row, "{level:?} d={d} place {place} row {r}");
+                        let is_nan = p[r * d..(r + 1) * d].iter().all(|p| p.is_nan());
+                        assert_eq!(is_nan, r == row, "{level:?} d={d} place {place} row {r}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Supports that order cannot see whole: three in a lane, two lanes with two each, more than it ranks.
+#[test]
+fn supports_in_unlucky_places() {
+    let mut rng = fastrand::Rng::with_seed(121);
+    let places: [&[usize]; 5] =
+        [&[3, 19, 35], &[3, 19, 35, 51], &[0, 16, 8, 24], &[1, 17, 9, 25, 33, 41], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10]];
+    for gap in [0.0f32, 1e-3, 0.05] {
+        let mut z = Vec::new();
+        for places in places {
+            let mut row: Vec<f32> = normals(&mut rng, 64, 1.0).iter().map(|z| z - 9.0).collect();
+            places.iter().enumerate().for_each(|(k, place)| row[*place] = 1.0 - gap * k as f32);
+            z.extend(row);
+        }
+        for map in [Map::Sparsemax, Map::Entmax15] {
+            check_rows(map, &z, 64, 1.0, &format!("gap {gap}"));
         }
     }
 }

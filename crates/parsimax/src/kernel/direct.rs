@@ -58,23 +58,26 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
     unsafe {
         if quarters::serves::<V>(job.d) {
             let solve = [quarters::solve_groups::<V, P, false> as Solve<_, _>, quarters::solve_groups::<V, P, true>];
-            let many = quarters::GROUPS * V::LANES;
-            let mut groups = groups::<V, { quarters::GROUPS }>(if job.scratch.crowd { u32::MAX } else { 0 });
-            let last = (job.status.len().saturating_sub(1) % many) / V::LANES;
-            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups);
-            job.scratch.crowd = quarters::is_crowd::<V>(&groups[last..=last]);
+            // Kept from call to call: they are as many bytes as some rows, and tell what the last rows were like.
+            let mut kept = std::mem::take(&mut job.scratch.groups);
+            let groups = kept.get_or_insert_with(|| Box::new(groups::<V, _>()));
+            blocks::<V, P, _>(prof, job, loss, quarters::GROUPS * V::LANES, solve, groups);
+            job.scratch.groups = kept;
         } else {
             let solve = [solve_groups::<V, P, false> as Solve<_, _>, solve_groups::<V, P, true>];
             let many = together::<V>(job.d);
-            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups::<V, GROUPS>(0));
+            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups::<V, GROUPS>());
         }
     }
 }
 
 /// Groups of rows that follow each other.
-fn groups<V: Vector, const N: usize>(dense: u32) -> [Group; N] {
-    let at = |i: usize| std::array::from_fn(|k| (i * V::LANES + k) as u16);
-    std::array::from_fn(|i| Group { at: at(i), dense, ..Group::NEW })
+fn groups<V: Vector, const N: usize>() -> [Group; N] {
+    let mut groups = [Group::NEW; N];
+    for (i, group) in groups.iter_mut().enumerate() {
+        group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
+    }
+    groups
 }
 
 /// Thresholds of a block of rows and, the second of two, their probabilities; whether all are fit.
@@ -182,20 +185,20 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
             refine::<V, P, WRITE>(prof, rows, groups);
         } else if late > 0 {
             let mut put_together = [Group::NEW; GROUPS];
-            let late = gather::<V>(groups, |group| group.active, &mut put_together);
-            let put_together = &mut put_together[..late.div_ceil(V::LANES)];
+            gather::<V>(groups, &mut put_together);
+            let put_together = &mut put_together[..(late as usize).div_ceil(V::LANES)];
             refine::<V, P, WRITE>(prof, rows, put_together);
-            scatter::<V>(put_together, late, groups);
+            scatter::<V>(put_together, late as usize, groups);
         }
         unfit == 0
     }
 }
 
-/// Puts some rows of every group together, as active ones; how many.
-pub(super) fn gather<V: Vector>(groups: &[Group], some: impl Fn(&Group) -> u32, to: &mut [Group]) -> usize {
+/// Puts the rows that are still active together.
+fn gather<V: Vector>(groups: &[Group], to: &mut [Group; GROUPS]) {
     let mut n = 0;
     for group in groups {
-        let mut left = some(group);
+        let mut left = group.active;
         while left != 0 {
             let (k, i) = (left.trailing_zeros() as usize, n % V::LANES);
             left &= left - 1;
@@ -203,21 +206,19 @@ pub(super) fn gather<V: Vector>(groups: &[Group], some: impl Fn(&Group) -> u32, 
             (to.at[i], to.max[i]) = (group.at[k], group.max[k]);
             (to.hi[i], to.lo[i]) = (group.hi[k], group.lo[k]);
             to.far |= group.far;
-            to.active = if i == 0 { 1 } else { to.active | 1 << i };
+            to.active |= 1 << i;
             n += 1;
         }
     }
-    n
 }
 
-/// Puts the thresholds of `n` rows that were put together where they came from; those that are active stay so.
-pub(super) fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
+/// Puts the thresholds of `n` rows that were put together where they came from.
+fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
     for i in 0..n {
         let (group, k) = (&from[i / V::LANES], i % V::LANES);
         let row = usize::from(group.at[k]);
-        let (to, at) = (&mut groups[row / V::LANES], row % V::LANES);
-        (to.hi[at], to.lo[at]) = (group.hi[k], group.lo[k]);
-        to.active &= !(1 << at) | (group.active >> k & 1) << at;
+        let to = &mut groups[row / V::LANES];
+        (to.hi[row % V::LANES], to.lo[row % V::LANES]) = (group.hi[k], group.lo[k]);
     }
 }
 

@@ -23,7 +23,7 @@ impl<const N: usize> Room<N> {
 pub(super) type Block = Room<{ MAX_LANES * MAX_LANES }>;
 
 /// What is known of `LANES` rows, one a lane.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C, align(64))]
 pub(super) struct Group {
     pub(super) max: [f32; MAX_LANES],

@@ -206,8 +206,8 @@ pub struct Scratch {
     listed: Option<usize>,
     /// What the last long row was like, which the next one is likely to be too: a matter of speed alone.
     habit: long::Habit,
-    /// The same of the last narrow rows: whether they were crowded.
-    crowd: bool,
+    /// What is known of the last narrow rows.
+    groups: Option<Box<[group::Group; quarters::GROUPS]>>,
 }
 
 impl Scratch {

@@ -9,7 +9,6 @@
 //! largest entries tells beforehand. Crowded rows come in crowds: behind one, all are turned at once, and those that turn
 //! out to be others are put together. 1.5-entmax has twice the support, of which order seldom tells all.
 
-use super::direct::{gather, scatter};
 use super::group::{Block, Excess, Group, Rows};
 use super::network::sort_eight;
 use super::profile::Direct;
@@ -87,22 +86,56 @@ unsafe fn by_order_or_turned<V: Vector, P: Direct, const WRITE: bool>(prof: P, r
         if open == 0 {
             return;
         }
-        let mut some = [Group::NEW; GROUPS];
-        if apart != 0 {
-            let n = gather::<V>(groups, |group| group.active & !group.dense, &mut some);
-            for (i, some) in some[..n.div_ceil(V::LANES)].chunks_mut(SOME).enumerate() {
-                by_order::<V, P, WRITE>(prof, rows, some, n - i * SOME * V::LANES);
+        let mut some = [Group::NEW; SOME];
+        while apart != 0 {
+            let n = take_out::<V>(groups, |group| group.active & !group.dense, &mut some);
+            if n == 0 {
+                break;
             }
-            scatter::<V>(&some, n, groups);
+            by_order::<V, P, WRITE>(prof, rows, &mut some[..n.div_ceil(V::LANES)], n);
+            put_back::<V>(&some, n, groups);
         }
-        let n = gather::<V>(groups, |group| group.active, &mut some);
-        turned::solve::<V, P, WRITE, true>(prof, rows, &mut some, n, true);
-        scatter::<V>(&some, n, groups);
+        loop {
+            let n = take_out::<V>(groups, |group| group.active, &mut some);
+            if n == 0 {
+                break;
+            }
+            turned::solve::<V, P, WRITE, true>(prof, rows, &mut some, n, true);
+            put_back::<V>(&some, n, groups);
+        }
+    }
+}
+
+/// Takes as many of some active rows as there is room for out of their groups and puts them together; how many.
+fn take_out<V: Vector>(groups: &mut [Group], some: impl Fn(&Group) -> u32, to: &mut [Group; SOME]) -> usize {
+    let mut n = 0;
+    for group in groups {
+        let mut left = some(group);
+        while left != 0 && n < SOME * V::LANES {
+            let k = left.trailing_zeros() as usize;
+            left &= left - 1;
+            group.active &= !(1 << k);
+            to[n / V::LANES].at[n % V::LANES] = group.at[k];
+            n += 1;
+        }
+    }
+    n
+}
+
+/// Puts what is known of `n` rows that were put together where they came from.
+fn put_back<V: Vector>(from: &[Group; SOME], n: usize, groups: &mut [Group]) {
+    for i in 0..n {
+        let (from, k) = (&from[i / V::LANES], i % V::LANES);
+        let row = usize::from(from.at[k]);
+        let (to, at) = (&mut groups[row / V::LANES], row % V::LANES);
+        (to.hi[at], to.lo[at]) = (from.hi[k], from.lo[k]);
+        to.active |= (from.active >> k & 1) << at;
+        to.dense |= (from.dense >> k & 1) << at;
     }
 }
 
 /// Whether most rows of each group are crowded.
-pub(super) fn is_crowd<V: Vector>(groups: &[Group]) -> bool {
+fn is_crowd<V: Vector>(groups: &[Group]) -> bool {
     groups.iter().all(|group| group.dense.count_ones() as usize > V::LANES / 2)
 }
 

@@ -10,20 +10,21 @@
 //!
 //! The list has room for [`ROOM`] candidates, however long the row. When it gets crowded it
 //! is pruned by the bound that the list itself brings. Rows whose support is dense would fill
-//! it for nothing: it is given up, and τ is solved on the row itself.
+//! it for nothing: it is given up, and τ is solved on the row itself, which for sparsemax and
+//! 1.5-entmax needs no more of the scan (`sweep.rs`).
 
 use super::profile::{At, Profile, Slope, Tau};
-use super::scan::{TILE, Zeros, collect, collect_indexed, collect_tile, tile_maxima, tiles_above};
+use super::scan::{Above, TILE, Zeros, collect, collect_indexed, collect_lanes, tile_maxima_above, tiles_above};
 use super::solve::{Frame, bound, cut, make_ready};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, dense};
+use super::{Forward, Scratch, Status, dense};
 
 /// Entries looked at together: 16 KiB.
 const CHUNK: usize = 4096;
 
 /// A list this long is pruned, or given up, before it grows further.
-const CROWDED: usize = 256;
+const CROWDED: usize = 64;
 
 /// Candidates that are listed at most: 128 KiB of scores and positions.
 const ROOM: usize = 16_384;
@@ -83,6 +84,8 @@ struct Found {
     listed: Option<usize>,
     /// Whether none of the output was written.
     untouched: bool,
+    /// Whether only a part of the row was looked at, which has too many candidates for a list.
+    is_part: bool,
 }
 
 /// Forward pass of a block of long rows. For a `loss` the probabilities are
@@ -100,70 +103,102 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
     let d = job.d;
     let scale = prof.inner() * job.scale;
     let (gain, mut sums) = loss.unzip();
-    let (list, index) = job.scratch.lists(d.min(ROOM) + TILE + 2 * MAX_LANES);
-    let stream = job.stream;
     for r in 0..job.status.len() {
-        // SAFETY: row `r` lies within both slices; the lists have the room that a scan asks for.
-        unsafe {
-            let z = job.z.as_ptr().add(r * d);
-            let out = job.out.as_mut_ptr().add(r * d);
-            let mut tau = 0.0;
-            let manner = job.scratch.habit.manner(stream, P::SWEEPS && V::FUSED);
-            let status = match scan::<V, B>(bounds, z, out, d, scale, (list, index), manner) {
-                Err(status) => {
-                    std::slice::from_raw_parts_mut(out, d).fill(status.fill());
-                    status
-                }
-                Ok(found) => {
-                    let frame = found.frame;
-                    // What was just written is in a cache.
-                    let out_dense = (out, stream && found.untouched);
-                    job.scratch.habit = Habit {
-                        late: found.listed.is_none_or(|n| !P::DEAR && n >= d / 16),
-                        many: found.listed.is_none_or(|n| n >= d / 64),
-                    };
-                    job.scratch.listed = found.listed;
-                    let (t, pu);
-                    match found.listed {
-                        Some(n) => {
-                            make_ready::<V>(list, n, frame);
-                            t = prof.root::<V, true>(list, n, frame, found.tau);
-                            let c = (list, index.cast_const(), n);
-                            pu = match gain {
-                                _ if !P::DEAR && n >= d / 16 => {
-                                    any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain)
-                                }
-                                None => scatter::<V, P, false>(prof, c, out, t, 1.0),
-                                Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
-                            };
-                        }
-                        None => match prof.sweep::<V>((z, d), out_dense, frame, found.tau, gain, list) {
-                            Some(swept) => (t, pu) = swept,
-                            None => {
-                                t = prof.root::<V, false>(z, d, frame, found.tau);
-                                pu = match gain {
-                                    _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
-                                    None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
-                                    Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
-                                };
-                            }
-                        },
-                    }
-                    if let Some(sums) = sums.as_deref_mut() {
-                        sums[r] = RowSum { max: frame.max, tau: t.value(), pu };
-                    }
-                    tau = f64::from(scale) * f64::from(frame.max) + t.value();
-                    Status::Ok
-                }
-            };
-            job.status[r] = status;
-            if let Some(t) = job.tau.as_deref_mut() {
-                t[r] = status.tau(tau);
+        // SAFETY: row `r` lies within both slices.
+        let solved = unsafe {
+            let to =
+                Place { z: job.z.as_ptr().add(r * d), out: job.out.as_mut_ptr().add(r * d), d, stream: job.stream };
+            row::<V, B, P>((bounds, prof), to, scale, gain, job.scratch)
+        };
+        let tau = match &solved {
+            Ok(sum) => f64::from(scale) * f64::from(sum.max) + sum.tau,
+            Err(status) => {
+                job.out[r * d..(r + 1) * d].fill(status.fill());
+                0.0
             }
+        };
+        let status = solved.err().unwrap_or(Status::Ok);
+        if let (Some(sums), Ok(sum)) = (sums.as_deref_mut(), solved) {
+            sums[r] = sum;
+        }
+        job.status[r] = status;
+        if let Some(t) = job.tau.as_deref_mut() {
+            t[r] = status.tau(tau);
         }
     }
-    if stream {
+    if job.stream {
         V::fence();
+    }
+}
+
+/// A row and the place of its result.
+#[derive(Clone, Copy)]
+struct Place {
+    z: *const f32,
+    out: *mut f32,
+    d: usize,
+    stream: bool,
+}
+
+/// One row: solved and written, unless it is not fit.
+///
+/// # Safety
+/// The row is readable and its place writable; the CPU has the instruction set of `V`.
+unsafe fn row<V: Vector, B: Slope, P: Profile>(
+    (bounds, prof): (B, P),
+    Place { z, out, d, stream }: Place,
+    scale: f32,
+    gain: Option<f32>,
+    scratch: &mut Scratch,
+) -> Result<RowSum, Status> {
+    let (list, index) = scratch.lists(d.min(ROOM) + TILE + 2 * MAX_LANES);
+    let mut sweep = P::SWEEPS && V::FUSED;
+    // SAFETY: as the caller vouches; the lists have the room that a scan asks for.
+    unsafe {
+        loop {
+            let manner = scratch.habit.manner(stream, sweep);
+            let found = scan::<V, B>(bounds, z, out, d, scale, (list, index), manner)?;
+            let frame = found.frame;
+            // What was just written is in a cache.
+            let out_dense = (out, stream && found.untouched);
+            scratch.habit = Habit {
+                late: found.listed.is_none_or(|n| !P::DEAR && n >= d / 16),
+                many: found.listed.is_none_or(|n| n >= d / 64),
+            };
+            scratch.listed = found.listed;
+            let (t, pu) = match found.listed {
+                Some(n) => {
+                    make_ready::<V>(list, n, frame);
+                    let t = prof.root::<V, true>(list, n, frame, found.tau);
+                    let c = (list, index, n);
+                    let (pu, kept) = match gain {
+                        _ if !P::DEAR && n >= d / 16 => (any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain), n),
+                        None => scatter::<V, P, false>(prof, c, out, t, 1.0),
+                        Some(g) => scatter::<V, P, true>(prof, c, out, t, g),
+                    };
+                    scratch.listed = Some(kept);
+                    (t, pu)
+                }
+                None if found.is_part => match prof.sweep::<V>((z, d), out_dense, frame, found.tau, gain, list) {
+                    Some(swept) => swept,
+                    // There is something in the rest of the row that this way is not for.
+                    None => {
+                        sweep = false;
+                        continue;
+                    }
+                },
+                None => {
+                    let t = prof.root::<V, false>(z, d, frame, found.tau);
+                    let pu = match gain {
+                        _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
+                        None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),
+                        Some(g) => dense::write::<V, P, true>(prof, z, out, d, frame, t, g),
+                    };
+                    (t, pu)
+                }
+            };
+            return Ok(RowSum { max: frame.max, tau: t.value(), pu });
+        }
     }
 }
 
@@ -233,7 +268,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
         let (mut limit, mut untouched) = (f32::NEG_INFINITY, true);
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
         // What the first chunk lists bounds τ for the others.
-        let mut crowded = if d > CHUNK { CROWDED } else { (d / 8 * 3).max(4 * CROWDED) };
+        let mut crowded = if d > CHUNK { CROWDED } else { (d / 8 * 3).max(1024) };
         let most = (d / 2).clamp(TILE, ROOM / 2);
         let (mut start, mut usual) = (0, MANY_TILES);
         while start < d {
@@ -245,7 +280,9 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                 false => Zeros::None,
             };
             untouched &= zeros == Zeros::None;
-            let (m, nan) = tile_maxima::<V>(chunk, len, tiles.as_mut_ptr(), out.add(start), zeros);
+            let (mut above, from) = (Above::NONE, limit);
+            let (m, nan) =
+                tile_maxima_above::<V, true>(chunk, len, tiles.as_mut_ptr(), out.add(start), zeros, from, &mut above);
             let top = m.reduce_max();
             if nan || top == f32::INFINITY {
                 return Err(Status::Bad);
@@ -254,7 +291,8 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                 // A new maximum moves the frame, and with it the bound.
                 let moved = tau - f64::from(top - frame.max) * f64::from(scale) - 1e-6;
                 frame.max = top;
-                tau = moved.max(lane_bound::<V, P>(prof, m, frame));
+                // A bound below −1 says nothing.
+                tau = if moved > -1.0 { moved } else { lane_bound::<V, P>(prof, m, frame) };
                 limit = limit.max(cut(tau as f32, frame));
             }
             if start == 0 && d > CHUNK {
@@ -262,35 +300,39 @@ unsafe fn scan_any<V: Vector, P: Slope>(
             }
             if sparse && top > limit {
                 let count = len.div_ceil(TILE);
-                let (mut mask, mut many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                if limit > from {
+                    above = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                }
                 let all = count * V::LANES;
                 // Looking at all of the row costs less than a list of an eighth of it.
                 let is_swept = |many: usize, part: usize, limit: f32| {
                     sweep && many * SWEPT >= all * part && (d <= CHUNK || is_even::<V>(z, d, limit, V::LANES / 4))
                 };
-                sparse = !is_swept(many, SWEPT - 2, limit);
-                if sparse && mask.count_ones() > usual {
+                sparse = !is_swept(above.many, SWEPT - 2, limit);
+                if sparse && above.tiles.count_ones() > usual {
                     // The maxima of the tiles are a larger subset.
                     let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
                     tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 4) - 1e-6);
                     limit = limit.max(cut(tau as f32, frame));
-                    (mask, many) = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                    above = tiles_above::<V>(tiles.as_ptr(), count, limit);
                     // The next chunk would tell no more, unless it is another kind.
-                    usual = usual.max(mask.count_ones() * 5 / 4);
+                    usual = usual.max(above.tiles.count_ones() * 5 / 4);
                 }
                 // Where nearly every maximum is a candidate, so is a third or more of what lies below it; what is masked
                 // at the end of a row changes nothing of that.
-                let reached = mask.count_ones() as usize;
-                if sparse && 2 * reached >= count && many * 32 >= reached * V::LANES * 31 {
+                let reached = above.tiles.count_ones() as usize;
+                if sparse && 2 * reached >= count && above.many * 32 >= reached * V::LANES * 31 {
                     sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit, V::LANES));
                 }
-                sparse &= !is_swept(many, 1, limit);
-                let few = V::LANES < MAX_LANES && many < 2 * mask.count_ones() as usize;
+                sparse &= !is_swept(above.many, 1, limit);
+                let few = above.many < 2 * reached;
+                let mut mask = above.tiles;
                 while sparse && mask != 0 {
-                    let at = mask.trailing_zeros() as usize * TILE;
+                    let t = mask.trailing_zeros() as usize;
+                    let at = t * TILE;
                     let (tile, rest, place) = (chunk.add(at), (len - at).min(TILE), (start + at) as u32);
                     n += if few {
-                        collect_tile::<V>(tile, rest, limit, place, list.add(n), index.add(n))
+                        collect_lanes::<V>(tile, rest, above.lanes[t], limit, place, list.add(n), index.add(n))
                     } else {
                         collect_indexed::<V>(tile, rest, limit, place, list.add(n), index.add(n))
                     };
@@ -304,6 +346,9 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                     }
                 }
             }
+            if !sparse && sweep {
+                return Ok(Found { frame, tau, listed: None, untouched, is_part: true });
+            }
             if sparse && start == 0 && !early {
                 std::ptr::write_bytes(out, 0, len);
                 untouched = false;
@@ -313,7 +358,7 @@ unsafe fn scan_any<V: Vector, P: Slope>(
         if frame.max == f32::NEG_INFINITY {
             return Err(Status::Empty);
         }
-        Ok(Found { frame, tau, listed: sparse.then_some(n), untouched })
+        Ok(Found { frame, tau, listed: sparse.then_some(n), untouched, is_part: false })
     }
 }
 
@@ -403,19 +448,20 @@ unsafe fn prune<V: Vector>(list: *mut f32, index: *mut u32, n: usize, limit: f32
 }
 
 outlined! {
-    /// `gain · [x − τ]₊^e` of the `n` candidates `x` (in place), put into a row of zeros. With
-    /// `LOSS` returns `Σ p·u`; without, the gain is 1 and nothing is summed.
+    /// `gain · [x − τ]₊^e` of the `n` candidates `x`, put into a row of zeros; the list keeps those above 0. With `LOSS`
+    /// returns `Σ p·u`; without, the gain is 1 and nothing is summed. And how many are kept: what was streamed must be
+    /// fetched to be written to, so the fewer the better.
     ///
     /// # Safety
-    /// `list` is readable and writable for `n` floats and a vector more, every `index[k]` lies
-    /// within `out` for `k < n`; the CPU has the instruction set of `V`.
+    /// Both lists are readable and writable for `n` entries and a vector more, every position of `index` lies within `out`;
+    /// the CPU has the instruction set of `V`.
     unsafe fn scatter<V, P: Profile; LOSS>(
         prof: P,
-        list: (*mut f32, *const u32, usize),
+        list: (*mut f32, *mut u32, usize),
         out: *mut f32,
         tau: Tau,
         gain: f32,
-    ) -> f64 => scatter_any
+    ) -> (f64, usize) => scatter_any
 }
 
 /// # Safety
@@ -423,31 +469,32 @@ outlined! {
 #[inline(always)]
 unsafe fn scatter_any<V: Vector, P: Profile, const LOSS: bool>(
     prof: P,
-    (c, index, n): (*mut f32, *const u32, usize),
+    (c, index, n): (*mut f32, *mut u32, usize),
     out: *mut f32,
     tau: Tau,
     gain: f32,
-) -> f64 {
-    // SAFETY: as the caller vouches.
+) -> (f64, usize) {
+    // SAFETY: as the caller vouches; what is kept never outgrows what was read.
     unsafe {
-        let (at, gain) = (At::new(tau), V::splat(gain));
-        let mut wide = V::wide_zero();
+        let (at, gain, zero) = (At::new(tau), V::splat(gain), V::splat(0.0));
+        let (mut wide, mut kept) = (V::wide_zero(), 0);
         // What lies behind the list in its last vector must not count.
         V::splat(f32::NEG_INFINITY).store(c.add(n));
-        let mut i = 0;
-        while i < n {
-            let (u, p) = prof.prob(V::load(c.add(i)), &at);
+        for i in (0..n).step_by(V::LANES) {
+            let (u, mut p) = prof.prob(V::load(c.add(i)), &at);
+            let place = V::load(index.add(i).cast());
+            let is_kept = p.gt(zero);
             if LOSS {
                 wide = V::wide_add(wide, p.mul(u));
-                p.mul(gain).store(c.add(i));
-            } else {
-                p.store(c.add(i));
+                p = p.mul(gain);
             }
-            i += V::LANES;
+            // Positions are moved as they are, whatever number their bits would be.
+            place.compress(is_kept, index.add(kept).cast());
+            kept += p.compress(is_kept, c.add(kept));
         }
-        for k in 0..n {
+        for k in 0..kept {
             *out.add(*index.add(k) as usize) = *c.add(k);
         }
-        if LOSS { V::wide_total(wide) } else { 0.0 }
+        (if LOSS { V::wide_total(wide) } else { 0.0 }, kept)
     }
 }

@@ -24,7 +24,7 @@
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
 //! | `quarters.rs`, `turned.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else all entries in lanes |
-//! | `sweep.rs`, `shortlist.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
+//! | `sweep.rs`, `shortlist.rs`, `band.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
 //! | `softmax.rs`, `evsoftmax.rs` | mappings that need `exp` |
@@ -44,6 +44,7 @@ mod alpha_backward;
 mod anchored;
 pub mod attention;
 mod backward;
+mod band;
 pub mod cells;
 mod dense;
 mod direct;

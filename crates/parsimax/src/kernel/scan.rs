@@ -52,12 +52,41 @@ pub(crate) unsafe fn row_max<V: Vector>(z: *const f32, d: usize) -> f32 {
 /// Entries in a tile, the unit in which long rows are looked at.
 pub(crate) const TILE: usize = 64;
 
+/// How far ahead scores are asked for where zeros are streamed beside them: so far that they are on their way while the
+/// candidates of a chunk are looked at.
+const AHEAD: usize = CHUNK;
+
 /// Whether zeros are written beside what is read, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zeros {
     None,
     Stored,
     Streamed,
+}
+
+/// What is above a limit in a chunk of at most 64 tiles.
+#[derive(Clone, Copy)]
+pub(crate) struct Above {
+    /// The tiles that reach above it, one bit each.
+    pub(crate) tiles: u64,
+    /// Which of their lane maxima do, one bit a lane.
+    pub(crate) lanes: [u16; 64],
+    /// How many these are.
+    pub(crate) many: usize,
+}
+
+impl Above {
+    /// Nothing, to begin with.
+    pub(crate) const NONE: Above = Above { tiles: 0, lanes: [0; 64], many: 0 };
+
+    /// Takes up the maxima of tile `t`.
+    #[inline(always)]
+    fn add<V: Vector>(&mut self, t: usize, maxima: V, limit: V) {
+        let bits = V::bits(maxima.gt(limit));
+        self.lanes[t] = bits as u16;
+        self.tiles |= u64::from(bits != 0) << t;
+        self.many += bits.count_ones() as usize;
+    }
 }
 
 /// Lane maxima of every tile of a chunk, stored one vector a tile; the lane maxima of the
@@ -75,39 +104,60 @@ pub(crate) unsafe fn tile_maxima<V: Vector>(
     out: *mut f32,
     zeros: Zeros,
 ) -> (V, bool) {
+    // SAFETY: as the caller vouches.
+    unsafe { tile_maxima_above::<V, false>(z, len, tiles, out, zeros, 0.0, &mut Above { ..Above::NONE }) }
+}
+
+/// The same, and with `LIMIT` what is above a limit, of a chunk of at most 64 tiles: looked at on the way, it takes no
+/// time of its own.
+///
+/// # Safety
+/// As [`tile_maxima`].
+#[inline(always)]
+pub(crate) unsafe fn tile_maxima_above<V: Vector, const LIMIT: bool>(
+    z: *const f32,
+    len: usize,
+    tiles: *mut f32,
+    out: *mut f32,
+    zeros: Zeros,
+    limit: f32,
+    above: &mut Above,
+) -> (V, bool) {
     // SAFETY: as the caller vouches. What is streamed goes to the next aligned place, which needs a vector more;
     // the first vector is stored as it lies, and so are the tiles at the end.
     unsafe {
         match zeros {
-            Zeros::None => tile_maxima_with::<V, 0>(z, len, tiles, (out, out), 0),
-            Zeros::Stored => tile_maxima_with::<V, 1>(z, len, tiles, (out, out), 0),
+            Zeros::None => tile_maxima_with::<V, 0, LIMIT>(z, len, tiles, (out, out), 0, limit, above),
+            Zeros::Stored => tile_maxima_with::<V, 1, LIMIT>(z, len, tiles, (out, out), 0, limit, above),
             Zeros::Streamed => {
                 let tail = len.saturating_sub(V::LANES) / TILE * TILE;
                 if tail > 0 {
                     V::splat(0.0).store(out);
                 }
                 let aligned = out.add(out.align_offset(V::LANES * size_of::<f32>()));
-                tile_maxima_with::<V, 2>(z, len, tiles, (out, aligned), tail)
+                tile_maxima_with::<V, 2, LIMIT>(z, len, tiles, (out, aligned), tail, limit, above)
             }
         }
     }
 }
 
-/// [`tile_maxima`] with zeros: none, stored, or streamed to the second place of `out` as far as `streamed`.
+/// [`tile_maxima_above`] with zeros: none, stored, or streamed to the second place of `out` as far as `streamed`.
 ///
 /// # Safety
 /// As [`tile_maxima`].
 #[inline(always)]
-unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
+unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8, const LIMIT: bool>(
     z: *const f32,
     len: usize,
     tiles: *mut f32,
     (out, aligned): (*mut f32, *mut f32),
     streamed: usize,
+    limit: f32,
+    above: &mut Above,
 ) -> (V, bool) {
     // SAFETY: every access stays within `len` floats.
     unsafe {
-        let (none, zero) = (V::splat(f32::NEG_INFINITY), V::splat(0.0));
+        let (none, zero, limit) = (V::splat(f32::NEG_INFINITY), V::splat(0.0), V::splat(limit));
         let (mut all, mut nan) = (none, none.unordered(none));
         let (mut i, mut t) = (0, 0);
         while i + TILE <= len {
@@ -119,6 +169,10 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
                 m[0] = a.max(m[0]);
                 m[1] = b.max(m[1]);
                 nan = V::or(nan, a.unordered(b));
+                if ZEROS == 2 {
+                    V::prefetch(z.wrapping_add(i + k + AHEAD));
+                    V::prefetch(z.wrapping_add(i + k + AHEAD + V::LANES));
+                }
                 if ZEROS == 2 && i < streamed {
                     zero.stream(aligned.add(i + k));
                     zero.stream(aligned.add(i + k + V::LANES));
@@ -130,6 +184,9 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
             }
             let m = m[0].max(m[1]);
             m.store(tiles.add(t * V::LANES));
+            if LIMIT {
+                above.add(t, m, limit);
+            }
             all = m.max(all);
             t += 1;
             i += TILE;
@@ -138,6 +195,9 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
         if i < len {
             let (m, nan) = lane_maxima::<V>(z.add(i), len - i);
             m.store(tiles.add(t * V::LANES));
+            if LIMIT {
+                above.add(t, m, limit);
+            }
             all = m.max(all);
             bad |= nan;
             if ZEROS > 0 {
@@ -148,61 +208,64 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8>(
     }
 }
 
-/// Which tiles reach above `limit`, one bit each, of at most 64; and how many of their
-/// maxima do.
+/// What is above `limit` in the maxima of `count` tiles, of at most 64.
 ///
 /// # Safety
 /// `tiles` is readable for `count` vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(crate) unsafe fn tiles_above<V: Vector>(tiles: *const f32, count: usize, limit: f32) -> (u64, usize) {
+pub(crate) unsafe fn tiles_above<V: Vector>(tiles: *const f32, count: usize, limit: f32) -> Above {
     // SAFETY: as the caller vouches.
     unsafe {
-        let limit = V::splat(limit);
-        let (mut mask, mut many) = (0u64, 0);
+        let (limit, mut above) = (V::splat(limit), Above::NONE);
         for t in 0..count {
-            let bits = V::bits(V::load(tiles.add(t * V::LANES)).gt(limit));
-            mask |= u64::from(bits != 0) << t;
-            many += bits.count_ones() as usize;
+            above.add(t, V::load(tiles.add(t * V::LANES)), limit);
         }
-        (mask, many)
+        above
     }
 }
 
-/// As [`collect_indexed`], for one tile in which few entries are expected.
+/// As [`collect_indexed`], for the entries of one tile in lanes where few are expected; in the order of the lanes.
+///
+/// Every entry of the lanes is written to the next place of the list, which moves on only if it is a candidate: the
+/// processor has nothing to guess.
 ///
 /// # Safety
 /// As [`collect_indexed`], with `len ≤ TILE`.
 #[inline(always)]
-pub(crate) unsafe fn collect_tile<V: Vector>(
+pub(crate) unsafe fn collect_lanes<V: Vector>(
     z: *const f32,
     len: usize,
+    mut lanes: u16,
     cut: f32,
     base: u32,
     out: *mut f32,
     index: *mut u32,
 ) -> usize {
-    // SAFETY: as in `collect_indexed`; bits stand for entries of the tile.
+    // SAFETY: as in `collect_indexed`; bits stand for lanes of the tile.
     unsafe {
-        if len == TILE {
-            let cut = V::splat(cut);
-            let (mut bits, mut k) = (0u64, 0);
-            while k < TILE {
-                bits |= u64::from(V::bits(V::load(z.add(k)).gt(cut))) << k;
-                k += V::LANES;
-            }
-            if bits.count_ones() <= 8 {
-                let mut n = 0;
-                while bits != 0 {
-                    let i = bits.trailing_zeros();
-                    *out.add(n) = *z.add(i as usize);
-                    *index.add(n) = base + i;
-                    n += 1;
-                    bits &= bits - 1;
+        let mut n = 0;
+        macro_rules! put {
+            ($i:expr) => {
+                let v = *z.add($i);
+                *out.add(n) = v;
+                *index.add(n) = base + $i as u32;
+                n += usize::from(v > cut);
+            };
+        }
+        while lanes != 0 {
+            let lane = lanes.trailing_zeros() as usize;
+            lanes &= lanes - 1;
+            if len == TILE {
+                for k in 0..TILE / V::LANES {
+                    put!(lane + k * V::LANES);
                 }
-                return n;
+            } else {
+                for i in (lane..len).step_by(V::LANES) {
+                    put!(i);
+                }
             }
         }
-        collect_indexed::<V>(z, len, cut, base, out, index)
+        n
     }
 }
 

@@ -57,3 +57,33 @@ fn samples_that_mislead() {
         }
     }
 }
+
+#[test]
+fn what_the_first_chunk_does_not_tell() {
+    let mut rng = fastrand::Rng::with_seed(83);
+    for map in [Map::Sparsemax, Map::Entmax15] {
+        for d in [5000, 20_003, 66_000] {
+            for sigma in [1e-4, 0.01, 0.1] {
+                // An entry or a whole end that is far above the rest, at any scale.
+                for (from, height) in [(d - 1, 0.7), (d - 7, 100.7), (d / 2, 50.0), (d - 3, 1e20), (d / 3, -1e20)] {
+                    let mut z = normals(&mut rng, d, sigma);
+                    z[from..].iter_mut().for_each(|z| *z += height);
+                    z.iter_mut().for_each(|z| *z += 100.0);
+                    check_row(map, &z, 1.0, &format!("σ = {sigma}, {height} from {from} on"));
+                }
+                // One that makes the row bad, and only that row.
+                for value in [f32::NAN, f32::INFINITY] {
+                    let mut z = normals(&mut rng, 3 * d, sigma);
+                    z[d + 4100 + rng.usize(0..d - 4100)] = value;
+                    for level in available() {
+                        let (p, _, status) = run(level, map, &z, d, 1.0);
+                        assert_eq!(status, [Status::Ok, Status::Bad, Status::Ok]);
+                        assert!(p[d..2 * d].iter().all(|p| p.is_nan()));
+                        check(&p[..d], &reference(map, &z[..d], 1.0), "the row before");
+                        check(&p[2 * d..], &reference(map, &z[2 * d..], 1.0), "the row after");
+                    }
+                }
+            }
+        }
+    }
+}

@@ -149,6 +149,12 @@ def losses(name, z):
     yield "classes, smoothing", lambda: run(classes, label_smoothing=0.1)
     yield "distributions", lambda: run(soft)
     yield "sets", lambda: run(labels)
+    array, of_array = z.numpy(), getattr(parsimax, f"{name}_loss")
+    if name in ("softmax", "sparsemax", "entmax15", "entmax", "ev_softmax"):  # others need a place for probabilities
+        yield "classes, no gradient", lambda: f(z, classes)
+        yield "NumPy, sets, no gradient", lambda: of_array(array, labels.numpy())
+    yield "NumPy, distributions", lambda: of_array(array, soft.numpy(), return_grad=True)[1:]
+    yield "NumPy, sets", lambda: of_array(array, labels.numpy(), return_grad=True)[1:]
 
 
 def others(z):
@@ -159,17 +165,30 @@ def others(z):
     p = px.entmax(leaf, alpha)
     yield "entmax, alpha of every row", lambda: px.entmax(z, alpha.detach())
     yield "its backward", lambda: torch.autograd.grad(p, (leaf, alpha), v, retain_graph=True)
-    for scale in (1.0, 0.01):
-        array = (scale * z).numpy()
-        yield f"entmax_csr of N(0, {scale}²)", lambda: arrays_of(parsimax.entmax_csr(array, 1.5))
+    mask = torch.rand(z.shape).numpy() < 0.8
+    for scale, dtype in [(1.0, "float32"), (0.01, "float32"), (0.01, "float64"), (0.01, "float16")]:
+        array = (scale * z).numpy().astype(dtype)
+        label = f"entmax_csr of N(0, {scale}²), {dtype}"
+        yield label, lambda: parsimax.entmax_csr(array, 1.5)
+        yield f"{label}, mask", lambda: parsimax.entmax_csr(array, 1.5, mask=mask)
+        yield f"{label}, α = 3", lambda: parsimax.entmax_csr(array, 3.0)
+    across = z.t().contiguous().t()
+    for name in ("softmax", "sparsemax", "entmax", "fusedmax", "oscarmax", "sq_pnorm_max", "normmax"):
+        yield f"{name}, rows across each other", lambda f=getattr(px, name): f(across)
     x = torch.randn(1, 1024, 64)
-    for kind, layer in [("ours", px.MultiheadAttention), ("torch's", torch.nn.MultiheadAttention)]:
-        attention = layer(64, 4, batch_first=True)
-        yield f"attention of 1024 queries, {kind}", lambda: attention(x, x, x, need_weights=False)[0]
+    masks = {"": None, ", mask": torch.rand(1024, 1024) < 0.2, ", bias": torch.randn(1024, 1024)}
+    layers = [(f"ours, {name}", px.MultiheadAttention(64, 4, batch_first=True, mapping=name)) for name in ATTENTION]
+    for kind, layer in [*layers, ("torch's", torch.nn.MultiheadAttention(64, 4, batch_first=True))]:
+        for label, attn_mask in masks.items():
+            yield f"attention of 1024 queries, {kind}{label}", lambda: attended(layer, x, attn_mask)
 
 
-def arrays_of(sparse):
-    return [sparse.indptr, sparse.indices, sparse.data] if hasattr(sparse, "indptr") else list(sparse)
+ATTENTION = ("sparsemax", "entmax15", "fusedmax", "adaptive")
+
+
+@torch.no_grad()
+def attended(layer, x, attn_mask):
+    return layer(x, x, x, need_weights=False, attn_mask=attn_mask)[0]
 
 
 def memory_of(group, name, *shape_dtype_scale):

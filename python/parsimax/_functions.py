@@ -141,8 +141,7 @@ def entmax_csr(z, alpha=1.5, axis=-1, *, gamma=1.0, mask=None):
     at = _arrays.scores(kind, z, axis)
     native = _arrays.native(kind, alpha, gamma, at)
     mask = _arrays.check_mask(kind, mask, at.z.shape)
-    wide = at.z if at.z.dtype.itemsize > 2 else at.z.view(at.dtype).astype(np.float32)
-    indptr, indices, data = native.csr(wide, at.axis, mask)
+    indptr, indices, data = native.csr(at.z, at.axis, mask)
     # Columns fit 31 bits in all but absurd cases; sparse libraries want signed indices.
     indices = indices.view(np.int32) if at.z.shape[at.axis] <= 1 << 31 else indices.astype(np.int64)
-    return indptr, indices, data.astype(at.dtype, copy=False)
+    return indptr, indices, data.view(at.dtype)

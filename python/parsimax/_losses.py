@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from ._arrays import Scores, bits, check_mask, native, real, scores
-from ._table import KINDS, Kind, number
+from ._table import KINDS, Kind, integer, number
 
 
 def softmax_loss(z, target, axis=-1, **options):
@@ -102,13 +102,13 @@ def loss(
     at = scores(kind, z, axis)
     mapping = native(kind, param, gamma, at)
     mask = check_mask(kind, mask, at.z.shape)
-    wanted = targets(kind, target, at, weight is not None)
+    wanted = targets(kind, target, at)
     if reduction not in ("none", "sum", "mean"):
         raise ValueError(f"{name}_loss: reduction must be 'none', 'sum' or 'mean', got {reduction!r}")
     smoothing = number(label_smoothing, "label_smoothing", kind)
-    weights = None if weight is None else real(kind, "weight", weight).astype(np.float64).ravel().tolist()
+    weights = None if weight is None else class_weights(kind, weight)
     gradient = np.empty(at.z.shape, at.dtype) if return_grad else None
-    ignore = operator.index(ignore_index)
+    ignore = integer(ignore_index, "ignore_index", kind)
 
     def call(array: np.ndarray) -> np.ndarray | None:
         out = None if gradient is None else bits(gradient)
@@ -121,6 +121,14 @@ def loss(
     result = values.reshape(shape).astype(at.dtype)
     result = result if reduction == "none" else result[()]
     return (result, gradient) if return_grad else result
+
+
+def class_weights(kind: Kind, weight: object) -> list[float]:
+    """A weight per class; how many there must be, the native side knows."""
+    array = real(kind, "weight", weight)
+    if array.ndim != 1:
+        raise ValueError(f"{kind.name}_loss: weight must hold a number per class, got shape {array.shape}")
+    return array.astype(np.float64).tolist()
 
 
 def spoilt(call, at: Scores, wanted, mask, reduction, ignore, gradient) -> np.ndarray:
@@ -140,7 +148,7 @@ def spoilt(call, at: Scores, wanted, mask, reduction, ignore, gradient) -> np.nd
     return values
 
 
-def targets(kind: Kind, target: object, at: Scores, weighted: bool) -> tuple[str, Any]:
+def targets(kind: Kind, target: object, at: Scores) -> tuple[str, Any]:
     """What kind of target it is, in the form that the native side reads."""
     rows = at.z.shape[: at.axis] + at.z.shape[at.axis + 1 :]
     if isinstance(target, Sequence) and any(isinstance(labels, Set) for labels in target):
@@ -152,15 +160,11 @@ def targets(kind: Kind, target: object, at: Scores, weighted: bool) -> tuple[str
     if array.dtype.kind in "iu" and array.shape == rows:
         return "classes", np.ascontiguousarray(array, dtype=np.int64).ravel()
     if array.dtype == np.bool_ and array.shape == at.z.shape:
-        count = array.sum(axis=at.axis, keepdims=True)
-        if (count == 0).any():
+        if not array.any(axis=at.axis).all():
             raise ValueError(f"{kind.name}_loss: target must hold at least one label in every row")
-        if weighted:  # a mean divides by the weights of the labels
-            by_row = np.moveaxis(array, at.axis, -1).reshape(-1, array.shape[at.axis])
-            return "sets", [np.flatnonzero(row).tolist() for row in by_row]
-        return "soft", bits((array / count).astype(at.dtype))
+        return "labels", array
     if (array.dtype.kind == "f" or array.dtype.name == "bfloat16") and array.shape == at.z.shape:
-        return "soft", bits(np.ascontiguousarray(array.astype(at.dtype)))
+        return "soft", bits(real(kind, "target", array.astype(at.dtype, copy=False)))
     if isinstance(target, Sequence) and array.dtype.kind in "iu" and len(rows) == 1 and len(array) == rows[0]:
         return sets(kind, target, rows)
     raise ValueError(
@@ -175,6 +179,9 @@ def sets(kind: Kind, target: Any, rows: tuple[int, ...]) -> tuple[str, list[list
     if len(target) != count:
         raise ValueError(f"{kind.name}_loss: target must hold one set of labels per row ({count}), got {len(target)}")
     try:
-        return "sets", [sorted(operator.index(label) for label in labels) for labels in target]
+        found = [sorted(operator.index(label) for label in labels) for labels in target]
     except TypeError:
         raise TypeError(f"{kind.name}_loss: target must hold sets of integer labels") from None
+    if any(labels and not 0 <= labels[0] <= labels[-1] < 1 << 63 for labels in found):
+        raise ValueError(f"{kind.name}_loss: target must hold sets of labels, which are classes from 0 on")
+    return "sets", found

@@ -22,6 +22,7 @@ def fit_linear(
     sample_weight: NDArray[Any] | None,
     fit_intercept: bool,
 ) -> tuple[NDArray[Any], NDArray[Any], int, float, bool]: ...
+
 @final
 class Mapping:
     name: str
@@ -74,3 +75,13 @@ class Mapping:
         weights: list[float] | None = None,
         threads: bool = True,
     ) -> NDArray[Any] | None: ...
+    def attention(
+        self,
+        q: Array,
+        k: Array,
+        v: Array,
+        out: Array,
+        scale: float,
+        mask: Array | None = None,
+        threads: bool = True,
+    ) -> bool: ...

@@ -5,6 +5,7 @@ One line per mapping; the NumPy functions, the torch functions and the tests rea
 
 from __future__ import annotations
 
+import operator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -99,6 +100,17 @@ def groups(param: np.ndarray, kind: Kind, shape: tuple[int, ...], axis: int) -> 
     full = (*shape[:axis], 1, *shape[axis + 1 :])
     values = np.broadcast_to(param.reshape(own), full).astype(np.float64).reshape(-1)
     return Groups(values, 1, full)
+
+
+def integer(value: object, name: str, kind: Kind) -> int:
+    """A Python integer of 64 bits, or an error that names the argument."""
+    try:
+        index = operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise TypeError(f"{kind.name}: {name} must be an integer, got {type(value).__name__}") from None
+    if not -(1 << 63) <= index < 1 << 63:
+        raise ValueError(f"{kind.name}: {name} must be an integer of 64 bits, got {index}")
+    return index
 
 
 def number(value: object, name: str, kind: Kind) -> float:

@@ -130,8 +130,33 @@ impl Array {
         View::strided(self.slice()?, &self.shape, &self.strides, self.offset).map_err(to_python)
     }
 
+    /// The elements of a contiguous array.
+    pub(crate) fn packed<T: Element>(&self) -> PyResult<&[T]> {
+        let mut expected = 1;
+        let is_packed = self.shape.iter().zip(&self.strides).rev().all(|(n, s)| {
+            let fits = *n == 1 || *s == expected;
+            expected *= *n as isize;
+            fits
+        });
+        if self.extent > 0 && !is_packed {
+            return Err(PyValueError::new_err("arrays must be contiguous"));
+        }
+        self.slice()
+    }
+
+    /// The same, to write.
+    pub(crate) fn packed_mut<T: Element>(&mut self, inputs: &[&Self]) -> PyResult<&mut [T]> {
+        self.packed::<T>()?;
+        self.slice_mut(inputs)
+    }
+
     /// The array, to write; `inputs` are read during the same call and may not overlap it.
     pub(crate) fn view_mut<T: Element>(&mut self, inputs: &[&Self]) -> PyResult<ViewMut<'_, T>> {
+        let (shape, strides, offset) = (self.shape.clone(), self.strides.clone(), self.offset);
+        ViewMut::strided(self.slice_mut(inputs)?, &shape, &strides, offset).map_err(to_python)
+    }
+
+    fn slice_mut<T: Element>(&mut self, inputs: &[&Self]) -> PyResult<&mut [T]> {
         if !self.writable {
             return Err(PyValueError::new_err("out must be writable"));
         }
@@ -140,8 +165,7 @@ impl Array {
         }
         let (pointer, len) = (self.slice::<T>()?.as_ptr(), self.slice::<T>()?.len());
         // SAFETY: as in `slice`; the memory is writable and no other slice of this call covers it.
-        let data = unsafe { std::slice::from_raw_parts_mut(pointer.cast_mut(), len) };
-        ViewMut::strided(data, &self.shape, &self.strides, self.offset).map_err(to_python)
+        Ok(unsafe { std::slice::from_raw_parts_mut(pointer.cast_mut(), len) })
     }
 
     fn overlaps(&self, other: &Self) -> bool {

@@ -12,6 +12,7 @@ pub(crate) enum Targets {
     Classes(Vec<i64>),
     Soft(Array),
     Sets(Vec<Vec<usize>>),
+    Labels(Array),
 }
 
 /// Everything around the formula.
@@ -35,7 +36,8 @@ pub(crate) fn reduction(name: &str) -> PyResult<Reduction> {
     })
 }
 
-/// The Fenchel–Young loss of every row, or the likelihood of a mapping that has no other; or one number; the gradient goes into `gradient` if it is given.
+/// The Fenchel–Young loss of every row, or the likelihood of a mapping that has no other; or one number. The gradient goes
+/// into `gradient` if it is given.
 pub(crate) fn run<T: Float>(
     mappings: &[Box<dyn CoreMapping>],
     run: usize,
@@ -87,7 +89,7 @@ fn finish<'a, T: Float, R: RowLoss>(
 impl<'py> FromPyObject<'_, 'py> for Targets {
     type Error = PyErr;
 
-    /// `("classes", list or int64 array)`, `("soft", array)` or `("sets", list of lists)`.
+    /// `("classes", int64 array)`, `("soft", array)`, `("sets", list of lists)` or `("labels", array of booleans)`.
     fn extract(object: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
         let (kind, value): (String, Bound<'py, PyAny>) = object.extract()?;
         Ok(match kind.as_str() {
@@ -97,6 +99,7 @@ impl<'py> FromPyObject<'_, 'py> for Targets {
             }
             "soft" => Self::Soft(value.extract()?),
             "sets" => Self::Sets(value.extract()?),
+            "labels" => Self::Labels(value.extract()?),
             _ => return Err(PyTypeError::new_err("unknown kind of target")),
         })
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use numpy::{PyArray1, PyReadonlyArray1};
 use parsimax::loss::Target;
 use parsimax::registry::{self, Options};
-use parsimax::{Csr, Mapping as CoreMapping, Rows, View, ViewMut};
+use parsimax::{Attention, Csr, Mapping as CoreMapping, Rows, Shape, View, ViewMut};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -229,16 +229,25 @@ impl Mapping {
     ) -> PyResult<Bound<'py, PyTuple>> {
         let small = prepare(&z, axis)?;
         let rows = self.rows(axis, mask.as_ref(), threads)?;
+        // Sixteen-bit numbers leave as their bits.
         match z.dtype {
+            Dtype::F16 => {
+                let z = z.view::<half::f16>()?;
+                sparse(py, guard(py, small, || rows.csr(z))?, half::f16::to_bits)
+            }
+            Dtype::Bf16 => {
+                let z = z.view::<half::bf16>()?;
+                sparse(py, guard(py, small, || rows.csr(z))?, half::bf16::to_bits)
+            }
             Dtype::F32 => {
                 let z = z.view::<f32>()?;
-                sparse(py, guard(py, small, || rows.csr(z))?)
+                sparse(py, guard(py, small, || rows.csr(z))?, |p| p)
             }
             Dtype::F64 => {
                 let z = z.view::<f64>()?;
-                sparse(py, guard(py, small, || rows.csr(z))?)
+                sparse(py, guard(py, small, || rows.csr(z))?, |p| p)
             }
-            _ => Err(PyTypeError::new_err("sparse results are float32 or float64")),
+            Dtype::Bool => Err(PyTypeError::new_err("scores must be floating-point")),
         }
     }
 
@@ -269,13 +278,14 @@ impl Mapping {
             Targets::Sets(sets) => sets.iter().map(Vec::as_slice).collect(),
             _ => Vec::new(),
         };
-        let soft = if let Targets::Soft(y) = &target { Some(y) } else { None };
+        let soft = if let Targets::Soft(y) | Targets::Labels(y) = &target { Some(y) } else { None };
         let inputs: Vec<&Array> = [Some(&z), soft, settings.mask.as_ref()].into_iter().flatten().collect();
         let values = with_float!(z.dtype, T => {
             let target = match &target {
                 Targets::Classes(classes) => Target::Classes(classes),
                 Targets::Soft(y) => Target::Soft(y.view::<T>()?),
                 Targets::Sets(_) => Target::Sets(&sets),
+                Targets::Labels(y) => Target::Labels(y.view::<bool>()?),
             };
             let gradient = gradient.as_mut().map(|out| out.view_mut::<T>(&inputs)).transpose()?;
             let mask = settings.mask.as_ref().map(Array::view::<bool>).transpose()?;
@@ -290,6 +300,48 @@ impl Mapping {
         Ok(values.map(|values| PyArray1::from_vec(py, values)))
     }
 
+    /// Attention `Π(scale · q kᵀ) v` in single precision.
+    ///
+    /// Arrays are (heads, rows, width) and contiguous; `mask` is (groups, queries or 1, keys), true = takes part,
+    /// where a group is so many consecutive heads. `False` if the mapping has no kernel for it, and nothing was written.
+    #[pyo3(signature = (q, k, v, out, scale, mask = None, threads = true))]
+    #[expect(clippy::too_many_arguments, reason = "the arrays of the formula, and how to read them")]
+    fn attention(
+        &self,
+        py: Python<'_>,
+        q: Array,
+        k: Array,
+        v: Array,
+        mut out: Array,
+        scale: f32,
+        mask: Option<Array>,
+        threads: bool,
+    ) -> PyResult<bool> {
+        let [mapping] = &self.mappings[..] else { return Ok(false) };
+        let (&[heads, queries, key_width], &[_, keys, value_width]) = (&q.shape[..], &v.shape[..]) else {
+            return Err(PyValueError::new_err("q, k and v must have three axes"));
+        };
+        let shape = Shape { heads, queries, keys, key_width, value_width };
+        let inputs: Vec<&Array> = [Some(&q), Some(&k), Some(&v), mask.as_ref()].into_iter().flatten().collect();
+        let is_row_mask = mask.as_ref().is_some_and(|mask| mask.shape.get(1) == Some(&1) && queries != 1);
+        let (q, k, v) = (q.packed::<f32>()?, k.packed::<f32>()?, v.packed::<f32>()?);
+        let mask = mask.as_ref().map(Array::packed::<bool>).transpose()?;
+        let mut attention = Attention::new(mapping).scale(scale);
+        attention = match mask {
+            Some(mask) if is_row_mask => attention.key_mask(mask),
+            Some(mask) => attention.mask(mask),
+            None => attention,
+        };
+        if !threads || !POOL.load(Ordering::Relaxed) {
+            attention = attention.single_threaded();
+        }
+        let out = out.packed_mut::<f32>(&inputs)?;
+        guard(py, false, || match attention.forward(shape, q, k, v, out) {
+            Err(parsimax::Error::Unsupported { .. }) => Ok(false),
+            other => other.map(|()| true),
+        })
+    }
+
     /// The name by which the core knows the mapping.
     #[getter]
     fn name(&self) -> &'static str {
@@ -297,10 +349,14 @@ impl Mapping {
     }
 }
 
-/// The three arrays of a sparse result.
-fn sparse<'py, T: numpy::Element>(py: Python<'py>, csr: Csr<T>) -> PyResult<Bound<'py, PyTuple>> {
-    let indptr: Vec<i64> = csr.indptr.iter().map(|i| *i as i64).collect();
-    let arrays =
-        (PyArray1::from_vec(py, indptr), PyArray1::from_vec(py, csr.indices), PyArray1::from_vec(py, csr.values));
+/// The three arrays of a sparse result. Numbers of the same size are converted where they are.
+fn sparse<'py, T, N: numpy::Element>(
+    py: Python<'py>,
+    csr: Csr<T>,
+    number: impl Fn(T) -> N,
+) -> PyResult<Bound<'py, PyTuple>> {
+    let indptr: Vec<i64> = csr.indptr.into_iter().map(|i| i as i64).collect();
+    let values: Vec<N> = csr.values.into_iter().map(number).collect();
+    let arrays = (PyArray1::from_vec(py, indptr), PyArray1::from_vec(py, csr.indices), PyArray1::from_vec(py, values));
     arrays.into_pyobject(py)
 }

@@ -6,7 +6,7 @@
 //! take tells whether others are asked to help: that depends on mapping, rows and processor.
 
 use crate::view::RowLayout;
-use crate::{Error, Float, Result, View, ViewMut};
+use crate::{Error, Float, Result, View, ViewMut, transpose};
 use std::ops::Range;
 
 /// Axis, shapes and mask of a call, checked.
@@ -106,8 +106,26 @@ impl<'a> Plan<'a> {
 
     /// Runs `work` over chunks of rows and returns the results in order.
     pub(crate) fn map<R: Send>(&self, work: impl Fn(Range<usize>) -> R + Sync) -> Vec<R> {
-        let mut nothing = vec![(); self.z.count()];
-        self.chunks(0, 1, &mut nothing, &|rows, _: &mut [()]| work(rows))
+        self.each_row(&mut vec![(); self.z.count()], |rows, _| work(rows))
+    }
+
+    /// The same with a place for a number of every row.
+    pub(crate) fn each_row<N: Send, R: Send>(
+        &self,
+        numbers: &mut [N],
+        work: impl Fn(Range<usize>, &mut [N]) -> R + Sync,
+    ) -> Vec<R> {
+        self.chunks(0, 1, numbers, &work)
+    }
+
+    /// Runs `work` over pieces of the work that somebody else has cut, and returns the results in order.
+    pub(crate) fn each<J: Send, R: Send>(&self, jobs: &mut [J], work: impl Fn(&mut J) -> R + Sync) -> Vec<R> {
+        #[cfg(feature = "rayon")]
+        if self.threads {
+            let expected = self.cost * (self.z.count() * self.z.len) as f64;
+            return threads::run(jobs, 1, expected, &|_, job: &mut [J]| work(&mut job[0]));
+        }
+        jobs.iter_mut().map(work).collect()
     }
 
     /// Runs `work` over chunks of rows together with the place of their result, packed, and returns what
@@ -125,6 +143,11 @@ impl<'a> Plan<'a> {
         if target.is_packed() {
             return self.chunks(0, len, target.packed_mut(out.data), &work);
         }
+        if len * size_of::<T>() > BLOCK
+            && let Some((order, across)) = target.interleaved()
+        {
+            return self.write_across(target.packed_mut(out.data), &order, across, &work);
+        }
         // Rows that are not contiguous are computed block by block into packed memory and put in place by
         // the caller's thread.
         let chunks = BLOCK / (self.chunk_rows() * len * size_of::<T>());
@@ -139,6 +162,28 @@ impl<'a> Plan<'a> {
             }
         }
         results
+    }
+
+    /// The same where long rows lie across each other, `across` of them side by side: each is computed as if it lay there
+    /// by itself, and all are turned in the end. Place `i` has row `order[i]`.
+    fn write_across<T: Float, R: Send>(
+        &self,
+        data: &mut [T],
+        order: &[usize],
+        across: usize,
+        work: &(impl Fn(Range<usize>, &mut [T]) -> R + Sync),
+    ) -> Vec<R> {
+        let len = self.z.len;
+        // A chunk has no more than one row of this length.
+        let results = self.chunks(0, len, data, &|place: Range<usize>, part: &mut [T]| {
+            work(order[place.start]..order[place.start] + 1, part)
+        });
+        for rows in data.chunks_exact_mut(across * len) {
+            transpose::in_place(rows, across, len, BLOCK / size_of::<T>());
+        }
+        let mut results: Vec<_> = order.iter().zip(results).collect();
+        results.sort_unstable_by_key(|(row, _)| **row);
+        results.into_iter().map(|(_, result)| result).collect()
     }
 
     /// Runs `work` over chunks of the rows from `first` on, each with its part of `out`, which has `len` entries a row.

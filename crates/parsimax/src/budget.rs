@@ -22,7 +22,8 @@
 //! a target for B = 1 only.
 
 use crate::error::{check, check_gamma};
-use crate::mapping::Scratch;
+use crate::law::Form;
+use crate::mapping::{Scratch, Visit};
 use crate::numeric;
 use crate::registry::Entry;
 use crate::single::{Buffers, Single, finite};
@@ -114,6 +115,12 @@ impl Mapping for Budget {
     fn reads_scores(&self) -> bool {
         false
     }
+    fn form(&self) -> Option<Form> {
+        Some(Form::Budget { budget: self.budget, gamma: self.gamma })
+    }
+    fn has_neighbours(&self) -> bool {
+        false
+    }
     fn support_vjp_row(&self, _index: &[u32], p: &[f64], v: &[f64], out: &mut [f64]) -> Option<()> {
         self.vjp(p, v, out);
         Some(())
@@ -146,6 +153,9 @@ impl Regularized for Budget {
     /// ½‖p‖².
     fn omega(&self, p: &[f64]) -> f64 {
         0.5 * numeric::dot(p, p)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        0.5 * numeric::sum_by(each, |p| p * p)
     }
 }
 

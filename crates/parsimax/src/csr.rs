@@ -1,14 +1,20 @@
 //! Sparse batches: what the rows hold apart from zeros.
 //!
 //! Rows of single precision become dense, a few at a time, and the support is picked from them: with the kernels that
-//! costs less than a list of the support that is kept while it is solved. Other rows, and very long ones, keep such a
-//! list and are never dense.
+//! costs less than a list of the support that is kept while it is solved. Other rows keep such a list, as long as it is
+//! short; long ones go over their scores twice, first for the law of their probabilities.
+//!
+//! Results have exactly the memory they need. How much that is, a first pass over all rows tells; what it finds is kept as
+//! long as it is little, and found again by a second pass if not.
 
 use crate::batch::{CleanRow, Plan, at_row};
+use crate::law::Form;
 use crate::mapping::Scratch;
+use crate::place::scattered;
 use crate::{Error, Float, Mapping, Result, Rows, Support, View, single};
 use std::cell::Cell;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A sparse batch: row `r` has the entries `indptr[r]..indptr[r + 1]` of `indices` and `values`.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,35 +33,6 @@ pub struct Csr<T> {
 }
 
 impl<T: Float> Csr<T> {
-    fn empty(columns: usize) -> Self {
-        Self { indptr: vec![0], indices: Vec::new(), values: Vec::new(), columns, ranks: None }
-    }
-
-    /// Makes room for that many rows and entries.
-    fn reserve(&mut self, rows: usize, entries: usize) {
-        self.indptr.reserve_exact(rows);
-        self.indices.reserve_exact(entries);
-        self.values.reserve_exact(entries);
-    }
-
-    /// Parts one behind the other.
-    fn joined(columns: usize, parts: Vec<Self>) -> Self {
-        let mut all = Self::empty(columns);
-        let entries = parts.iter().map(|part| part.indices.len()).sum();
-        all.reserve(parts.iter().map(Self::rows).sum(), entries);
-        all.ranks = parts.iter().any(|part| part.ranks.is_some()).then(|| Vec::with_capacity(entries));
-        for part in parts {
-            let base = all.indices.len();
-            all.indptr.extend(part.indptr[1..].iter().map(|end| base + end));
-            if let Some(ranks) = &mut all.ranks {
-                ranks.extend_from_slice(part.ranks.as_ref().unwrap_or(&part.indices));
-            }
-            all.indices.extend(part.indices);
-            all.values.extend(part.values);
-        }
-        all
-    }
-
     /// The number of rows.
     #[must_use]
     pub fn rows(&self) -> usize {
@@ -81,58 +58,136 @@ impl<T: Float> Csr<T> {
         }
         dense
     }
-
-    /// Adds a row whose support is `indices`; `takes_part` tells which of its entries do, if not all.
-    fn push(&mut self, indices: &[u32], values: &[f32], takes_part: Option<impl Fn(usize) -> bool>) {
-        if takes_part.is_some() && self.ranks.is_none() {
-            self.ranks = Some(self.indices.clone());
-        }
-        self.indices.extend_from_slice(indices);
-        self.values.extend(values.iter().map(|p| T::narrow(f64::from(*p))));
-        self.indptr.push(self.indices.len());
-        let Some(ranks) = &mut self.ranks else { return };
-        let (mut rank, mut next) = (0, 0);
-        for i in indices {
-            rank += match &takes_part {
-                Some(takes_part) => (next..*i).filter(|i| takes_part(*i as usize)).count() as u32,
-                None => *i - next,
-            };
-            next = *i;
-            ranks.push(rank);
-        }
-    }
 }
 
-/// The widest rows that are written out before their support is picked: half a megabyte.
-const WIDEST: usize = 1 << 17;
+/// The widest rows that are written out before their support is picked: a quarter of a megabyte.
+const WIDEST: usize = 1 << 16;
 
-/// Where the rows of a chunk are dense, and the support of one of them. Each thread keeps its own for the next chunk:
-/// memory that a thread gives back comes again page by page, which takes longer than what is done in it.
+/// The longest lists of candidates, and how much of a dense row is looked at at a time.
+const LISTED: usize = 1 << 13;
+
+/// Bytes of results that the first pass keeps beside the dense rows of a chunk, in lists that may be half empty.
+fn spare(d: usize) -> usize {
+    if d > 1024 { 1 << 17 } else { 3 << 17 }
+}
+
+/// What the rows of a chunk are worked out in: dense rows, the support of a piece of one, lists. Each thread keeps its own
+/// for the next chunk: memory that a thread gives back comes again page by page, which takes longer than what is done in
+/// it.
 #[derive(Debug, Default)]
 struct Room {
     dense: Vec<f32>,
-    support: single::Support,
+    picked: single::Support,
+    clean: CleanRow,
+    support: Support,
+    scratch: Scratch,
+    index: Vec<u32>,
 }
 
-/// Bytes of such room that a thread keeps at most.
-const SPARE: usize = 1 << 20;
-
 thread_local! {
-    static KEPT: Cell<Option<Room>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Room>> = const { Cell::new(None) };
 }
 
 impl Room {
     fn take() -> Self {
-        KEPT.take().unwrap_or_default()
+        SPARE.take().unwrap_or_default()
     }
 
     fn give_back(self) {
-        let entries = self.dense.capacity() + self.support.value.capacity() + self.support.index.capacity();
-        if entries * size_of::<f32>() <= SPARE {
+        // Lists of rows that have no other way may be long.
+        if self.clean.z.capacity() <= LISTED && self.dense.capacity() <= WIDEST {
             // A thread that is ending has nowhere to keep it.
-            let _ = KEPT.try_with(|kept| kept.set(Some(self)));
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
         }
     }
+}
+
+/// Who is told of the support of rows, piece by piece and in order.
+trait Sink {
+    /// Some entries of a row. `ranks` are their positions among those that take part, if not their columns.
+    fn take<V: Copy + Into<f64>>(&mut self, row: usize, index: &[u32], value: &[V], ranks: Option<&[u32]>);
+}
+
+/// The first pass: counts, and what is kept.
+struct Counts<'a, T> {
+    first: usize,
+    /// One per row.
+    counts: &'a mut [usize],
+    /// Bytes that all threads keep, and how many they may.
+    kept: &'a AtomicUsize,
+    spare: usize,
+    /// Whether ranks are wanted.
+    is_ranked: bool,
+    entries: Option<Entries<T>>,
+}
+
+/// Entries of consecutive rows.
+#[derive(Debug, Default)]
+struct Entries<T> {
+    indices: Vec<u32>,
+    values: Vec<T>,
+    ranks: Vec<u32>,
+}
+
+impl<T: Float> Sink for Counts<'_, T> {
+    fn take<V: Copy + Into<f64>>(&mut self, row: usize, index: &[u32], value: &[V], ranks: Option<&[u32]>) {
+        let present = value.iter().filter(|p| T::narrow((**p).into()) > T::default()).count();
+        self.counts[row - self.first] += present;
+        let Some(entries) = &mut self.entries else { return };
+        let ranks = self.is_ranked.then(|| ranks.unwrap_or(index));
+        if present == index.len() {
+            entries.indices.extend_from_slice(index);
+            entries.values.extend(value.iter().map(|p| T::narrow((*p).into())));
+            entries.ranks.extend_from_slice(ranks.unwrap_or_default());
+        } else {
+            for (k, (i, p)) in index.iter().zip(value).enumerate() {
+                let p = T::narrow((*p).into());
+                if p > T::default() {
+                    entries.indices.push(*i);
+                    entries.values.push(p);
+                    entries.ranks.extend(ranks.map(|ranks| ranks[k]));
+                }
+            }
+        }
+        let entry = size_of::<T>() + size_of::<u32>() * (1 + usize::from(ranks.is_some()));
+        if self.kept.fetch_add(present * entry, Ordering::Relaxed) + present * entry > self.spare {
+            self.entries = None;
+        }
+    }
+}
+
+/// The second pass: the places of a chunk's entries.
+struct Places<'a, T> {
+    indices: &'a mut [u32],
+    values: &'a mut [T],
+    /// As long as the others, or empty.
+    ranks: &'a mut [u32],
+    next: usize,
+}
+
+impl<T: Float> Sink for Places<'_, T> {
+    fn take<V: Copy + Into<f64>>(&mut self, _row: usize, index: &[u32], value: &[V], ranks: Option<&[u32]>) {
+        for (k, (i, p)) in index.iter().zip(value).enumerate() {
+            let p = T::narrow((*p).into());
+            if p > T::default() {
+                self.indices[self.next] = *i;
+                self.values[self.next] = p;
+                if let Some(rank) = self.ranks.get_mut(self.next) {
+                    *rank = ranks.map_or(*i, |ranks| ranks[k]);
+                }
+                self.next += 1;
+            }
+        }
+    }
+}
+
+/// So many entries. How many there are is known to nobody before: where there is no room for them, callers shall be able
+/// to go on.
+fn room_for<T: Clone>(entries: usize, value: T) -> Vec<T> {
+    let mut room = Vec::new();
+    assert!(room.try_reserve_exact(entries).is_ok(), "no memory for a sparse result of {entries} entries");
+    room.resize(entries, value);
+    room
 }
 
 impl<M: Mapping> Rows<'_, M> {
@@ -140,75 +195,181 @@ impl<M: Mapping> Rows<'_, M> {
     ///
     /// # Errors
     /// As [`forward`](Rows::forward).
+    ///
+    /// # Panics
+    /// If there is no memory for the result.
     pub fn csr<T: Float>(&self, z: View<'_, T>) -> Result<Csr<T>> {
-        let plan = self.plan(&z)?;
-        let parts = plan.map(|rows| match self.picked(&plan, &z, rows.clone()) {
-            Some(part) => part,
-            None => self.listed(&plan, &z, rows),
+        let (plan, is_ranked) = (self.plan(&z)?, self.has_neighbours());
+        let (mut indptr, kept, spare) = (vec![0; plan.z.count() + 1], AtomicUsize::new(0), spare(plan.z.len));
+        let chunks = plan.each_row(&mut indptr[1..], |rows, counts| {
+            let entries = (kept.load(Ordering::Relaxed) <= spare).then(|| Entries {
+                indices: Vec::new(),
+                values: Vec::new(),
+                ranks: Vec::new(),
+            });
+            let mut sink = Counts { first: rows.start, counts, kept: &kept, spare, is_ranked, entries };
+            self.supports(&plan, &z, rows.clone(), &mut sink).map(|()| (rows, sink.entries))
         });
-        Ok(Csr::joined(plan.z.len, parts.into_iter().collect::<Result<_>>()?))
-    }
-
-    /// A chunk of rows in single precision, from the dense ones; `None` if they are not, or too long.
-    fn picked<T: Float>(&self, plan: &Plan<'_>, z: &View<'_, T>, rows: Range<usize>) -> Option<Result<Csr<T>>> {
-        let (scores, d) = (T::as_f32(z.data)?, plan.z.len);
-        if d == 0 || d > WIDEST {
-            return None;
+        let mut total = 0;
+        for end in &mut indptr {
+            total += *end;
+            *end = total;
         }
-        let (mut room, mut part) = (Room::take(), Csr::empty(d));
-        let filled = self.fill(plan, &View { data: scores, layout: z.layout.clone() }, rows, &mut room, &mut part);
-        room.give_back();
-        Some(filled.map(|()| part))
+        let (mut indices, mut values) = (room_for(total, 0), room_for(total, T::default()));
+        let mut ranks = room_for(if is_ranked { total } else { 0 }, 0);
+        let (mut i, mut v, mut r) = (&mut indices[..], &mut values[..], &mut ranks[..]);
+        let mut jobs = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let (rows, entries) = chunk?;
+            let len = indptr[rows.end] - indptr[rows.start];
+            let (here, values_here, ranks_here);
+            (here, i) = i.split_at_mut(len);
+            (values_here, v) = v.split_at_mut(len);
+            (ranks_here, r) = r.split_at_mut(if is_ranked { len } else { 0 });
+            jobs.push((rows, entries, Places { indices: here, values: values_here, ranks: ranks_here, next: 0 }));
+        }
+        let done = plan.each(&mut jobs, |(rows, entries, places)| match entries.take() {
+            Some(entries) => {
+                places.indices.copy_from_slice(&entries.indices);
+                places.values.copy_from_slice(&entries.values);
+                places.ranks.copy_from_slice(&entries.ranks);
+                Ok(())
+            }
+            None => self.supports(&plan, &z, rows.clone(), places),
+        });
+        drop(jobs);
+        done.into_iter().collect::<Result<()>>()?;
+        let ranks = Some(ranks).filter(|ranks| is_ranked && *ranks != indices);
+        Ok(Csr { indptr, indices, values, columns: plan.z.len, ranks })
     }
 
-    /// Appends the support of a chunk of rows to a part, by way of the dense rows.
-    fn fill<T: Float>(
+    /// Tells of the supports of a chunk of rows.
+    fn supports<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        rows: Range<usize>,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        let mut room = Room::take();
+        let done = match T::as_f32(z.data) {
+            Some(data) if plan.z.len > 0 && plan.z.len <= WIDEST => {
+                self.picked(plan, &View { data, layout: z.layout.clone() }, rows, &mut room, sink)
+            }
+            _ => self.listed(plan, z, rows, &mut room, sink),
+        };
+        room.give_back();
+        done
+    }
+
+    /// Rows in single precision, by way of the dense ones.
+    fn picked(
         &self,
         plan: &Plan<'_>,
         z: &View<'_, f32>,
         rows: Range<usize>,
-        Room { dense, support }: &mut Room,
-        part: &mut Csr<T>,
+        Room { dense, picked: support, index: ranks, .. }: &mut Room,
+        sink: &mut impl Sink,
     ) -> Result<()> {
         let (d, count) = (plan.z.len, rows.len());
         if dense.len() < count * d {
             dense.resize(count * d, 0.0);
         }
         self.forward_chunk(plan, z, rows.clone(), &mut dense[..count * d])?;
-        let mut gather = Vec::new();
         for (row, p) in rows.zip(dense.chunks_exact(d)) {
-            support.find(p);
-            if part.rows() == 0 {
-                // Rows tend to be alike.
-                part.reserve(count, count * support.index.len());
+            let z = scattered(plan, z.data, row);
+            // Neighbours are neighbours across entries that take no part.
+            let is_ranked = self.mapping(row).has_neighbours() && (0..d).any(|i| !z.counts(i));
+            let (mut rank, mut next) = (0, 0);
+            for (piece, first) in p.chunks(LISTED).zip((0..).step_by(LISTED)) {
+                support.find(piece);
+                support.index.iter_mut().filter(|_| first > 0).for_each(|i| *i += first);
+                if is_ranked {
+                    ranks.clear();
+                    ranks.extend(support.index.iter().map(|i| {
+                        rank += (next..*i).filter(|i| z.counts(*i as usize)).count() as u32;
+                        next = *i;
+                        rank
+                    }));
+                }
+                sink.take(row, &support.index, &support.value, is_ranked.then_some(&ranks[..]));
             }
-            let (z, unmasked) = (plan.z.read(z.data, row, &mut gather), plan.mask(row));
-            let takes_part = |i: usize| z[i] > f32::NEG_INFINITY && unmasked(i);
-            let is_whole = !plan.is_masked() && z.iter().fold(true, |all, z| all & (*z > f32::NEG_INFINITY));
-            part.push(&support.index, &support.value, (!is_whole).then_some(takes_part));
         }
         Ok(())
     }
 
-    /// A chunk of rows by lists of their supports.
-    fn listed<T: Float>(&self, plan: &Plan<'_>, z: &View<'_, T>, rows: Range<usize>) -> Result<Csr<T>> {
-        let (mut gather, mut clean, mut scratch) = (Vec::new(), CleanRow::default(), Scratch::default());
-        let (mut part, mut support, mut ranks) = (Csr::empty(plan.z.len), Support::default(), Vec::new());
+    /// Rows by lists of their supports, or by their laws.
+    fn listed<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        rows: Range<usize>,
+        room: &mut Room,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        let mut gather = Vec::new();
         for row in rows {
+            let mapping = self.mapping(row);
+            if let (Some(form), true) = (mapping.form(), plan.z.len > LISTED) {
+                self.by_law(form, plan, z, row, room, sink)?;
+                continue;
+            }
+            let Room { clean, support, scratch, index, .. } = &mut *room;
             let z = plan.z.read(z.data, row, &mut gather);
             clean.load(z, plan.mask(row)).map_err(|i| plan.bad_score(row, i, z[i].widen()))?;
             support.clear();
             if !clean.z.is_empty() {
-                let mapping = self.mapping(row);
-                mapping.support_row(&clean.z, &mut support, &mut scratch).map_err(|e| at_row(e, row))?;
+                mapping.support_row(&clean.z, support, scratch).map_err(|e| at_row(e, row))?;
             }
-            part.indices.extend(support.index.iter().map(|i| clean.class(*i as usize) as u32));
-            ranks.extend_from_slice(&support.index);
-            part.values.extend(support.value.iter().map(|p| T::narrow(*p)));
-            part.indptr.push(part.indices.len());
+            index.clear();
+            index.extend(support.index.iter().map(|i| clean.class(*i as usize) as u32));
+            sink.take(row, index, &support.value, Some(&support.index));
         }
-        part.ranks = Some(ranks).filter(|ranks| *ranks != part.indices);
-        Ok(part)
+        Ok(())
+    }
+
+    /// A long row: by a list of what may have mass, if that is short, else by the law of its probabilities.
+    fn by_law<T: Float>(
+        &self,
+        form: Form,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        row: usize,
+        Room { clean, support, scratch, index, .. }: &mut Room,
+        sink: &mut impl Sink,
+    ) -> Result<()> {
+        let z = scattered(plan, z.data, row);
+        if let Some(i) = z.bad() {
+            return Err(plan.bad_score(row, i, z.score(i).widen()));
+        }
+        let top = z.entries().map(|(_, z)| z).fold(f64::NEG_INFINITY, f64::max);
+        let near = z.entries().filter(|(_, z)| form.window().is_none_or(|window| top - z < window || *z == top));
+        index.clear();
+        clean.z.clear();
+        for (i, z) in near.take(LISTED + 1) {
+            index.push(i as u32);
+            clean.z.push(z);
+        }
+        if index.len() <= LISTED {
+            if !index.is_empty() {
+                self.mapping(row).support_row(&clean.z, support, scratch).map_err(|e| at_row(e, row))?;
+                support.index.iter_mut().for_each(|i| *i = index[*i as usize]);
+                sink.take(row, &support.index, &support.value, None);
+            }
+            return Ok(());
+        }
+        let Some(law) = z.law(form) else { return Ok(()) };
+        support.clear();
+        for (i, p) in z.entries().map(|(i, z)| (i as u32, law.p(z))).filter(|(_, p)| *p > 0.0) {
+            support.index.push(i);
+            support.value.push(p);
+            if support.index.len() == LISTED {
+                sink.take(row, &support.index, &support.value, None);
+                support.clear();
+            }
+        }
+        sink.take(row, &support.index, &support.value, None);
+        Ok(())
     }
 
     /// `Jᵀv` of a sparse result: `v` holds one entry per stored probability, and so does the answer. The

@@ -25,6 +25,8 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::Map;
+use crate::law::Form;
+use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
@@ -102,8 +104,8 @@ impl Separable for Entmax15 {
 separable_mapping! {
     Entmax15,
     "entmax15",
-    fn tsallis(&self) -> Option<(f64, f64)> {
-        Some((1.5, self.gamma))
+    fn form(&self) -> Option<Form> {
+        Some(Form::Entmax { alpha: 1.5, gamma: self.gamma })
     }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Entmax15, self.gamma)
@@ -116,6 +118,9 @@ impl Regularized for Entmax15 {
     }
     fn omega(&self, p: &[f64]) -> f64 {
         negative_tsallis(p, 1.5)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        negative_tsallis_by(each, 1.5)
     }
 }
 
@@ -202,8 +207,8 @@ separable_mapping! {
         scratch.c = p;
         Some(gradient)
     }
-    fn tsallis(&self) -> Option<(f64, f64)> {
-        (1.0..=2.0).contains(&self.alpha).then_some((self.alpha, self.gamma))
+    fn form(&self) -> Option<Form> {
+        Some(Form::Entmax { alpha: self.alpha, gamma: self.gamma })
     }
     fn kernel(&self) -> Option<Kernel> {
         // Below 1 the tails are heavy and dense, far above 2 powers leave the range of f32.
@@ -218,6 +223,9 @@ impl Regularized for Entmax {
     fn omega(&self, p: &[f64]) -> f64 {
         negative_tsallis(p, self.alpha)
     }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        negative_tsallis_by(each, self.alpha)
+    }
 }
 
 /// `(Σp^α − 1)/(α(α−1))` for a distribution, as `Σ p·(p^δ − 1)/(δα)`: no cancellation near α = 1.
@@ -227,6 +235,13 @@ fn negative_tsallis(p: &[f64], alpha: f64) -> f64 {
         return numeric::negative_entropy(p);
     }
     numeric::sum(p.iter().filter(|p| **p > 0.0).map(|p| p * (delta * p.ln()).exp_m1())) / (delta * alpha)
+}
+
+/// The same of entries that are handed out.
+pub(crate) fn negative_tsallis_by(each: Visit<'_>, alpha: f64) -> f64 {
+    let delta = alpha - 1.0;
+    let term = |log: f64| if delta == 0.0 { log } else { (delta * log).exp_m1() / (delta * alpha) };
+    numeric::sum_by(each, |p| if p > 0.0 { p * term(p.ln()) } else { 0.0 })
 }
 
 /// `<v, ∂p/∂α>` by the formula of the file's head, with its bracket rearranged into differences,

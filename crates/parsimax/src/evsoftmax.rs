@@ -26,11 +26,12 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::Map;
+use crate::law::Form;
 use crate::mapping::{Scratch, Support};
 use crate::numeric;
 use crate::registry::Entry;
 use crate::single::Kernel;
-use crate::threshold::mean::Mean;
+use crate::threshold::mean;
 use crate::{Error, LogMapping, Mapping, Result};
 
 /// The line of the table.
@@ -99,7 +100,7 @@ impl EvSoftmax {
 
     /// Writes, for each score of a row, whether it is at least the mean: the support of the sparse form.
     pub fn support_mask(&self, z: &[f64], mask: &mut [bool], scratch: &mut Scratch) {
-        let mut mean = Mean::new(z, &mut scratch.b);
+        let mut mean = mean::of(z, &mut scratch.b);
         for (mask, z) in mask.iter_mut().zip(z) {
             *mask = mean.admits(*z);
         }
@@ -108,7 +109,7 @@ impl EvSoftmax {
     /// Weights not yet divided by their sum, handed to `put`; returns τ.
     fn weigh(&self, z: &[f64], scratch: &mut Vec<f64>, mut put: impl FnMut(usize, f64)) -> Option<f64> {
         let top = numeric::max(z);
-        let mut mean = Mean::new(z, scratch);
+        let mut mean = mean::of(z, scratch);
         for (i, z) in z.iter().enumerate() {
             let weight = if mean.admits(*z) { 1.0 + self.eps } else { self.eps };
             put(i, if weight > 0.0 { weight * ((z - top) / self.gamma).exp() } else { 0.0 });
@@ -134,7 +135,7 @@ impl LogMapping for EvSoftmax {
     /// In the sparse form scores below the mean get −∞.
     fn log_forward_row(&self, z: &[f64], out: &mut [f64], scratch: &mut Scratch) {
         let top = numeric::max(z);
-        let mut mean = Mean::new(z, &mut scratch.b);
+        let mut mean = mean::of(z, &mut scratch.b);
         // The maximum is inside: measured from its weight, 1 + ε, no weight exceeds 1.
         let outside = self.eps.ln() - self.eps.ln_1p();
         for (out, z) in out.iter_mut().zip(z) {
@@ -145,6 +146,9 @@ impl LogMapping for EvSoftmax {
 
     fn temperature(&self) -> f64 {
         self.gamma
+    }
+    fn log_form(&self) -> Option<Form> {
+        self.form()
     }
 }
 
@@ -169,8 +173,11 @@ impl Mapping for EvSoftmax {
         Ok(())
     }
     fn replace_row(&self, z: &mut [f64], scratch: &mut Scratch) -> bool {
-        let (top, mut mean) = (numeric::max(z), Mean::new(z, &mut scratch.b));
-        let least = z.iter().copied().filter(|z| mean.admits(*z)).fold(top, f64::min);
+        let top = numeric::max(z);
+        let least = {
+            let mut mean = mean::of(z, &mut scratch.b);
+            z.iter().copied().filter(|z| mean.admits(*z)).fold(top, f64::min)
+        };
         for z in z.iter_mut() {
             let weight = if *z >= least { 1.0 + self.eps } else { self.eps };
             *z = if weight > 0.0 { weight * ((*z - top) / self.gamma).exp() } else { 0.0 };
@@ -180,6 +187,12 @@ impl Mapping for EvSoftmax {
     }
     fn reads_scores(&self) -> bool {
         false
+    }
+    fn has_neighbours(&self) -> bool {
+        false
+    }
+    fn form(&self) -> Option<Form> {
+        Some(Form::Evidence { eps: self.eps, gamma: self.gamma })
     }
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
         out.clear();

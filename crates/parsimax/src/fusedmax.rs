@@ -30,6 +30,7 @@
 
 use crate::error::check_gamma;
 use crate::kernel::{Map, Structure};
+use crate::mapping::{Scores, Visit};
 use crate::numeric;
 use crate::prox::{self, tv1d};
 use crate::registry::Entry;
@@ -106,7 +107,7 @@ impl Fusedmax {
         top
     }
 
-    /// Leaves the prox in `scratch.a`, the positions of the support in `scratch.index` and `v` at
+    /// For the gradient in λ: leaves the prox in `scratch.a`, the positions of the support in `scratch.index` and `v` at
     /// those positions in `scratch.b`.
     fn gather(&self, z: &[f64], p: &[f64], v: &[f64], scratch: &mut Scratch) {
         let Scratch { a, b, index, tube, .. } = scratch;
@@ -143,20 +144,62 @@ impl Mapping for Fusedmax {
     }
 
     fn vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], out: &mut [f64], scratch: &mut Scratch) -> Result<()> {
-        self.gather(z, p, v, scratch);
-        let Scratch { a: x, b: v, index, .. } = scratch;
-        out.fill(0.0);
-        let visit = |group: std::ops::Range<usize>, mean: f64| {
-            for i in &index[group] {
-                out[*i as usize] = mean / self.gamma;
+        // The prox is where the gradient will be: a long row takes no memory.
+        self.prox(z, out, &mut scratch.tube);
+        let support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(_, v)| *v);
+        // A constant in v takes no digits from the rest.
+        let origin = support().next().unwrap_or(0.0);
+        let all = numeric::sum(support().map(|v| v - origin)) / support().count() as f64;
+        let mut start = 0;
+        while start < p.len() {
+            let (value, mut end) = (out[start], start + 1);
+            if p[start] <= 0.0 {
+                out[start] = 0.0;
+            } else {
+                while self.lambda > 0.0 && end < p.len() && p[end] > 0.0 && out[end] == value {
+                    end += 1;
+                }
+                let mean = numeric::sum(v[start..end].iter().map(|v| v - origin)) / (end - start) as f64;
+                out[start..end].fill((mean - all) / self.gamma);
             }
-        };
-        if self.lambda == 0.0 {
-            prox::centred_means(v, prox::runs(v.len(), |_| false), visit);
-        } else {
-            prox::centred_means(v, groups(index, |k| x[index[k] as usize]), visit);
+            start = end;
         }
         Ok(())
+    }
+
+    /// As above for entries some of which take no part: the prox is that of the others, closed up. Groups are gone through
+    /// from the last on, so that what is still to be read lies before what is written.
+    fn vjp_scattered(&self, z: Scores<'_>, p: &[f64], v: &[f64], out: &mut [f64]) -> bool {
+        let mut n = 0;
+        for z in (0..p.len()).filter_map(z) {
+            out[n] = z;
+            n += 1;
+        }
+        if n > 0 {
+            self.prox_in_place(&mut out[..n], &mut tv1d::Tube::default());
+        }
+        let support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(_, v)| *v);
+        let origin = support().next().unwrap_or(0.0);
+        let all = numeric::sum(support().map(|v| v - origin)) / support().count() as f64;
+        let mut end = p.len();
+        while end > 0 {
+            let (mut start, mut len) = (end - 1, 0usize);
+            if z(start).is_some() {
+                n -= 1;
+                len = usize::from(p[start] > 0.0);
+                let before = |start: usize| (0..start).rev().find(|i| z(*i).is_some()).filter(|i| p[*i] > 0.0);
+                while let Some(i) = before(start).filter(|_| len > 0 && self.lambda > 0.0 && out[n - 1] == out[n]) {
+                    (start, n, len) = (i, n - 1, len + 1);
+                }
+            }
+            let group = || (start..end).filter(|i| z(*i).is_some());
+            let mean = numeric::sum(group().filter(|_| len > 0).map(|i| v[i] - origin)) / len.max(1) as f64;
+            for i in start..end {
+                out[i] = if len > 0 && z(i).is_some() { (mean - all) / self.gamma } else { 0.0 };
+            }
+            end = start;
+        }
+        true
     }
 
     fn parameter_vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], scratch: &mut Scratch) -> Option<f64> {
@@ -212,6 +255,11 @@ impl Regularized for Fusedmax {
     fn omega(&self, p: &[f64]) -> f64 {
         let variation = numeric::sum(p.windows(2).map(|pair| (pair[1] - pair[0]).abs()));
         0.5 * numeric::dot(p, p) + self.lambda * variation
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        let (mut variation, mut before) = (numeric::Sum::default(), None);
+        each(&mut |p: f64| variation.add((p - before.replace(p).unwrap_or(p)).abs()));
+        0.5 * numeric::sum_by(each, |p| p * p) + self.lambda * variation.total()
     }
 }
 

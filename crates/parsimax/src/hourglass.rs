@@ -20,6 +20,7 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::Map;
+use crate::law::Form;
 use crate::mapping::{Scratch, Support};
 use crate::numeric;
 use crate::registry::Entry;
@@ -75,10 +76,7 @@ impl Sparsehourglass {
 
     /// `g = γ/c = (|Σz| + γdq)/(1 + dq)` for rows of `d` entries with that sum.
     fn strength(&self, sum: f64, d: f64) -> f64 {
-        let dq = d * self.q;
-        // A mean of |Σz| and γ with weights 1/(1+dq) and dq/(1+dq): it cannot overflow.
-        let share = if dq.is_finite() { dq / (1.0 + dq) } else { 1.0 };
-        sum.abs() / (1.0 + dq) + self.gamma * share
+        strength(self.q, self.gamma, sum, d)
     }
 
     /// The strength of a row, in which −∞ takes no part.
@@ -110,6 +108,14 @@ impl Sparsehourglass {
             *out = T::narrow(if z.widen() > f64::NEG_INFINITY { (own - everywhere) / strength } else { 0.0 });
         }
     }
+}
+
+/// `g` of a row, as a function of all that it depends on.
+pub(crate) fn strength(q: f64, gamma: f64, sum: f64, d: f64) -> f64 {
+    let dq = d * q;
+    // A mean of |Σz| and γ with weights 1/(1+dq) and dq/(1+dq): it cannot overflow.
+    let share = if dq.is_finite() { dq / (1.0 + dq) } else { 1.0 };
+    sum.abs() / (1.0 + dq) + gamma * share
 }
 
 /// The limit of an infinite c: hands every largest entry its share, and returns τ.
@@ -183,6 +189,14 @@ impl Mapping for Sparsehourglass {
         let tau = linear::solve(&mut scratch.a, strength);
         separable::gather(scratch, out);
         Ok(Some(tau))
+    }
+
+    fn has_neighbours(&self) -> bool {
+        false
+    }
+
+    fn form(&self) -> Option<Form> {
+        Some(Form::Hourglass { q: self.q, gamma: self.gamma })
     }
 
     fn single(&self) -> Option<&dyn Single> {

@@ -63,6 +63,7 @@ pub mod fusedmax;
 pub mod hourglass;
 #[doc(hidden)]
 pub mod kernel;
+mod law;
 pub mod loss;
 mod mapping;
 pub mod normmax;
@@ -81,6 +82,7 @@ pub mod sparsemax;
 pub mod sqpnorm;
 mod structured;
 mod threshold;
+mod transpose;
 #[cfg(test)]
 mod trial;
 mod view;

@@ -6,6 +6,7 @@
 //! [`Rows`](crate::Rows), so a mapping's file holds nothing but its mathematics.
 
 use crate::Result;
+use crate::law::Form;
 use crate::prox::Block;
 use crate::prox::tv1d::Tube;
 use crate::single::{Kernel, Single};
@@ -118,10 +119,29 @@ pub trait Mapping: Send + Sync {
         false
     }
 
-    /// α and γ of a mapping that is the α-entmax of strength γ, 1 ≤ α ≤ 2.
+    /// How a probability depends on its score, where that and a few numbers of the row are all there is to it.
     #[doc(hidden)]
-    fn tsallis(&self) -> Option<(f64, f64)> {
+    fn form(&self) -> Option<Form> {
         None
+    }
+
+    /// Writes Π(z) into `out`, 0 where an entry takes no part, without memory in proportion to the row; `false` if the
+    /// mapping has no such way, and then `out` may hold anything.
+    #[doc(hidden)]
+    fn forward_scattered(&self, _z: Scores<'_>, _out: &mut [f64]) -> bool {
+        false
+    }
+
+    /// The same for `Jᵀv`. The probabilities are exactly those of [`forward_row`](Mapping::forward_row).
+    #[doc(hidden)]
+    fn vjp_scattered(&self, _z: Scores<'_>, _p: &[f64], _v: &[f64], _out: &mut [f64]) -> bool {
+        false
+    }
+
+    /// Whether a derivative from the support alone asks which of its entries are neighbours.
+    #[doc(hidden)]
+    fn has_neighbours(&self) -> bool {
+        true
     }
 
     /// Whether the derivatives in z are functions of more than the probabilities, so that scores and masks are needed.
@@ -154,6 +174,12 @@ pub trait Mapping: Send + Sync {
     }
 }
 
+/// The scores of a row by their place; `None` where an entry takes no part.
+pub(crate) type Scores<'a> = &'a dyn Fn(usize) -> Option<f64>;
+
+/// Hands out the entries of a row, one by one.
+pub(crate) type Visit<'a> = &'a dyn Fn(&mut dyn FnMut(f64));
+
 /// A mapping that is `argmax <p, z> − γΩ(p)` over the simplex.
 pub trait Regularized: Mapping {
     /// The strength γ of the regulariser.
@@ -161,6 +187,14 @@ pub trait Regularized: Mapping {
 
     /// Ω(p), without γ.
     fn omega(&self, p: &[f64]) -> f64;
+
+    /// The same of entries that `each` hands out one by one, in their order and as often as it is asked to.
+    #[doc(hidden)]
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        let mut p = Vec::new();
+        each(&mut |entry| p.push(entry));
+        self.omega(&p)
+    }
 
     /// `max_Ω(z) = <p, z> − γΩ(p)` at `p = Π(z)`: a smoothed maximum of the scores.
     fn max_row(&self, z: &[f64], p: &[f64]) -> f64 {
@@ -189,6 +223,12 @@ pub trait LogMapping: Send + Sync {
 
     /// The temperature γ.
     fn temperature(&self) -> f64;
+
+    /// How a probability depends on its score, as [`Mapping::form`].
+    #[doc(hidden)]
+    fn log_form(&self) -> Option<Form> {
+        None
+    }
 }
 
 /// References and boxes of mappings are mappings, and regularised where what they hold is.
@@ -225,8 +265,17 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     fn replace_row(&self, z: &mut [f64], scratch: &mut Scratch) -> bool {
         (**self).replace_row(z, scratch)
     }
-    fn tsallis(&self) -> Option<(f64, f64)> {
-        (**self).tsallis()
+    fn form(&self) -> Option<Form> {
+        (**self).form()
+    }
+    fn forward_scattered(&self, z: Scores<'_>, out: &mut [f64]) -> bool {
+        (**self).forward_scattered(z, out)
+    }
+    fn vjp_scattered(&self, z: Scores<'_>, p: &[f64], v: &[f64], out: &mut [f64]) -> bool {
+        (**self).vjp_scattered(z, p, v, out)
+    }
+    fn has_neighbours(&self) -> bool {
+        (**self).has_neighbours()
     }
     fn reads_scores(&self) -> bool {
         (**self).reads_scores()
@@ -250,6 +299,9 @@ impl<M: Regularized + ?Sized> Regularized for $pointer {
     }
     fn omega(&self, p: &[f64]) -> f64 {
         (**self).omega(p)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        (**self).omega_by(each)
     }
     fn max_row(&self, z: &[f64], p: &[f64]) -> f64 {
         (**self).max_row(z, p)

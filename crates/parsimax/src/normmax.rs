@@ -29,6 +29,8 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::Map;
+use crate::law::Form;
+use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{self, normed_mapping};
@@ -132,6 +134,10 @@ normed_mapping! {
     fn single(&self) -> Option<&dyn Single> {
         Some(self)
     }
+    fn form(&self) -> Option<Form> {
+        // Beyond, the digits of a probability are in the base of its root, which is found otherwise.
+        (self.alpha <= 2.0).then_some(Form::Normmax { alpha: self.alpha, gamma: self.gamma })
+    }
 }
 
 impl Normmax {
@@ -186,6 +192,9 @@ impl Regularized for Normmax {
     /// ‖p‖_α.
     fn omega(&self, p: &[f64]) -> f64 {
         numeric::norm(p, self.alpha)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        numeric::norm_by(each, self.alpha)
     }
 }
 

@@ -6,18 +6,55 @@ use crate::Float;
 ///
 /// Knuth's two-sum catches the rounding error of every addition; four independent lanes keep the
 /// processor busy.
+#[inline]
 pub(crate) fn sum(x: impl IntoIterator<Item = f64>) -> f64 {
-    let (mut high, mut low) = ([0.0f64; 4], [0.0f64; 4]);
-    for (i, x) in x.into_iter().enumerate() {
-        let lane = i & 3;
-        let (s, e) = two_sum(high[lane], x);
-        high[lane] = s;
-        low[lane] += e;
+    let mut sum = Sum::default();
+    x.into_iter().for_each(|x| sum.add(x));
+    sum.total()
+}
+
+/// Such a sum while it grows.
+#[derive(Default)]
+pub(crate) struct Sum {
+    high: [f64; 4],
+    low: [f64; 4],
+    lane: usize,
+}
+
+impl Sum {
+    #[inline]
+    pub(crate) fn add(&mut self, x: f64) {
+        let (s, e) = two_sum(self.high[self.lane], x);
+        self.high[self.lane] = s;
+        self.low[self.lane] += e;
+        self.lane = (self.lane + 1) & 3;
     }
-    let (a, ea) = two_sum(high[0], high[1]);
-    let (b, eb) = two_sum(high[2], high[3]);
-    let (c, ec) = two_sum(a, b);
-    c + (ea + eb + ec + (low[0] + low[1]) + (low[2] + low[3]))
+
+    #[inline]
+    pub(crate) fn total(self) -> f64 {
+        let Self { high, low, .. } = self;
+        let (a, ea) = two_sum(high[0], high[1]);
+        let (b, eb) = two_sum(high[2], high[3]);
+        let (c, ec) = two_sum(a, b);
+        c + (ea + eb + ec + (low[0] + low[1]) + (low[2] + low[3]))
+    }
+}
+
+/// `Σ g(p)` of entries that are handed out.
+pub(crate) fn sum_by(each: crate::mapping::Visit<'_>, g: impl Fn(f64) -> f64) -> f64 {
+    let mut sum = Sum::default();
+    each(&mut |p| sum.add(g(p)));
+    sum.total()
+}
+
+/// [`norm`] of entries that are handed out.
+pub(crate) fn norm_by(each: crate::mapping::Visit<'_>, alpha: f64) -> f64 {
+    let mut top = 0.0f64;
+    each(&mut |p| top = top.max(p));
+    if top == 0.0 {
+        return 0.0;
+    }
+    top * sum_by(each, |p| if p > 0.0 { (p / top).powf(alpha) } else { 0.0 }).powf(1.0 / alpha)
 }
 
 /// `a + b` and the error of that rounded sum.

@@ -28,6 +28,7 @@
 
 use crate::error::check_gamma;
 use crate::kernel::{Map, Structure};
+use crate::mapping::{Scores, Visit};
 use crate::numeric;
 use crate::prox::{self, isotonic};
 use crate::registry::Entry;
@@ -89,7 +90,7 @@ impl Oscarmax {
     /// the top in `scratch.a`, and their pooled groups in `scratch.blocks`.
     fn pool(&self, z: &[f64], scratch: &mut Scratch) -> Penalised {
         let Scratch { a, index, blocks, .. } = scratch;
-        let penalised = Penalised::new(self, z);
+        let penalised = Penalised::new(self, numeric::max(z), z.len());
         let below = |i: u32| penalised.below(z[i as usize]);
         index.clear();
         index.extend((0..z.len() as u32).filter(|i| penalised.is_candidate(below(*i))));
@@ -98,6 +99,41 @@ impl Oscarmax {
         a.extend(index.iter().map(|i| below(*i)));
         isotonic::fit_ranked(a, penalised.lambda, blocks);
         penalised
+    }
+
+    /// Writes the probabilities of scores, of which one takes part, and returns τ.
+    ///
+    /// Without a list of entries: the probability of one is that of the group whose scores include its own. The
+    /// scores are sorted in the place of the result.
+    fn solve(&self, z: impl Fn(usize) -> Option<f64>, p: &mut [f64], scratch: &mut Scratch) -> f64 {
+        let Scratch { a: lowest, b: value, blocks, .. } = scratch;
+        let (d, mut n) = (p.len(), 0);
+        let scores = || (0..d).filter_map(&z);
+        let penalised = Penalised::new(self, scores().fold(f64::NEG_INFINITY, f64::max), scores().count());
+        for x in scores().map(|z| penalised.below(z)).filter(|x| penalised.is_candidate(*x)) {
+            p[n] = x;
+            n += 1;
+        }
+        let sorted = &mut p[..n];
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        isotonic::fit_ranked(sorted, penalised.lambda, blocks);
+        let ends = || {
+            blocks.iter().scan(0, |end, block| {
+                *end += block.len;
+                Some(*end)
+            })
+        };
+        lowest.clear();
+        lowest.extend(ends().map(|end| sorted[end - 1]));
+        isotonic::spread(blocks, sorted);
+        let tau = linear::project(sorted);
+        value.clear();
+        value.extend(ends().map(|end| sorted[end - 1]));
+        let of = |z: f64| lowest.partition_point(|lowest| *lowest > penalised.below(z));
+        for (i, p) in p.iter_mut().enumerate() {
+            *p = z(i).and_then(|z| value.get(of(z)).copied()).unwrap_or(0.0);
+        }
+        penalised.threshold(tau)
     }
 
     /// Leaves the support in `scratch.index`, group after group and ascending within each, `v` in that
@@ -134,9 +170,9 @@ struct Penalised {
 }
 
 impl Penalised {
-    fn new(mapping: &Oscarmax, z: &[f64]) -> Self {
+    fn new(mapping: &Oscarmax, top: f64, d: usize) -> Self {
         let lambda = mapping.lambda.min(prox::MAX_LAMBDA);
-        Self { lambda, gamma: mapping.gamma, top: numeric::max(z), lift: lambda * (z.len() - 1) as f64 }
+        Self { lambda, gamma: mapping.gamma, top, lift: lambda * (d - 1) as f64 }
     }
 
     fn below(&self, z: f64) -> f64 {
@@ -159,36 +195,17 @@ impl Mapping for Oscarmax {
         "oscarmax"
     }
 
-    /// Without a list of entries: the probability of one is that of the group whose scores include its own. The
-    /// scores are sorted in the place of the result.
     fn forward_row(&self, z: &[f64], p: &mut [f64], scratch: &mut Scratch) -> Result<Option<f64>> {
-        let Scratch { a: lowest, b: value, blocks, .. } = scratch;
-        let penalised = Penalised::new(self, z);
-        let mut n = 0;
-        for x in z.iter().map(|z| penalised.below(*z)).filter(|x| penalised.is_candidate(*x)) {
-            p[n] = x;
-            n += 1;
+        Ok(Some(self.solve(|i| Some(z[i]), p, scratch)))
+    }
+
+    fn forward_scattered(&self, z: Scores<'_>, out: &mut [f64]) -> bool {
+        if (0..out.len()).all(|i| z(i).is_none()) {
+            out.fill(0.0);
+        } else {
+            self.solve(z, out, &mut Scratch::default());
         }
-        let sorted = &mut p[..n];
-        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
-        isotonic::fit_ranked(sorted, penalised.lambda, blocks);
-        let ends = || {
-            blocks.iter().scan(0, |end, block| {
-                *end += block.len;
-                Some(*end)
-            })
-        };
-        lowest.clear();
-        lowest.extend(ends().map(|end| sorted[end - 1]));
-        isotonic::spread(blocks, sorted);
-        let tau = linear::project(sorted);
-        value.clear();
-        value.extend(ends().map(|end| sorted[end - 1]));
-        for (p, z) in p.iter_mut().zip(z) {
-            let x = penalised.below(*z);
-            *p = value.get(lowest.partition_point(|lowest| *lowest > x)).copied().unwrap_or(0.0);
-        }
-        Ok(Some(penalised.threshold(tau)))
+        true
     }
 
     fn support_row(&self, z: &[f64], out: &mut Support, scratch: &mut Scratch) -> Result<Option<f64>> {
@@ -220,6 +237,48 @@ impl Mapping for Oscarmax {
             }
         });
         Ok(())
+    }
+
+    /// The groups are equal probabilities, which are sorted where the gradient will be; the sums of those of more than
+    /// one entry are kept, as long as they are few.
+    fn vjp_scattered(&self, _z: Scores<'_>, p: &[f64], v: &[f64], out: &mut [f64]) -> bool {
+        let mut n = 0;
+        for p in p.iter().filter(|p| **p > 0.0) {
+            out[n] = *p;
+            n += 1;
+        }
+        let sorted = &mut out[..n];
+        sorted.sort_unstable_by(|a, b| b.total_cmp(a));
+        let mut groups: Vec<Pooled> = Vec::new();
+        for group in sorted.chunk_by(|a, b| a == b).filter(|group| self.lambda > 0.0 && group.len() > 1) {
+            if groups.len() == FEW {
+                return false;
+            }
+            groups.push(Pooled { p: group[0], sum: 0.0, low: 0.0, len: group.len() });
+        }
+        let support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(p, v)| (*p, *v));
+        // A constant in v takes no digits from the rest.
+        let origin = support().next().map_or(0.0, |(_, v)| v);
+        let all = numeric::sum(support().map(|(_, v)| v - origin)) / n as f64;
+        let place = |groups: &[Pooled], p: f64| groups.binary_search_by(|group| p.total_cmp(&group.p));
+        for (p, v) in support() {
+            if let Ok(i) = place(&groups, p) {
+                let (sum, error) = numeric::two_sum(groups[i].sum, (v - origin) - all);
+                (groups[i].sum, groups[i].low) = (sum, groups[i].low + error);
+            }
+        }
+        for (out, (p, v)) in out.iter_mut().zip(p.iter().zip(v)) {
+            *out = match place(&groups, *p) {
+                _ if *p <= 0.0 => 0.0,
+                Ok(i) => (groups[i].sum + groups[i].low) / groups[i].len as f64 / self.gamma,
+                Err(_) => ((v - origin) - all) / self.gamma,
+            };
+        }
+        true
+    }
+
+    fn has_neighbours(&self) -> bool {
+        false
     }
 
     fn parameter_vjp_row(&self, z: &[f64], p: &[f64], v: &[f64], scratch: &mut Scratch) -> Option<f64> {
@@ -262,6 +321,20 @@ impl Mapping for Oscarmax {
     }
 }
 
+/// Entries that share a probability, and the sum of what comes in there, in two floats.
+struct Pooled {
+    p: f64,
+    sum: f64,
+    low: f64,
+    len: usize,
+}
+
+/// Entries that are sorted at a time.
+const PIECE: usize = 1 << 15;
+
+/// How many such groups are few: half a megabyte.
+const FEW: usize = 1 << 14;
+
 impl Regularized for Oscarmax {
     fn gamma(&self) -> f64 {
         self.gamma
@@ -272,6 +345,38 @@ impl Regularized for Oscarmax {
         sorted.sort_unstable_by(|a, b| b.total_cmp(a));
         let pairs = numeric::sum(sorted.iter().enumerate().map(|(k, value)| (p.len() - 1 - k) as f64 * value));
         0.5 * numeric::dot(&sorted, &sorted) + self.lambda * pairs
+    }
+    /// In pieces of the sorted entries, the largest first: none is kept.
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        let (mut d, mut pairs) = (0usize, numeric::Sum::default());
+        each(&mut |_| d += 1);
+        let (mut bound, mut rank, mut piece) = (f64::INFINITY, 0, Vec::with_capacity(2 * PIECE));
+        loop {
+            piece.clear();
+            each(&mut |p| {
+                if p > 0.0 && p < bound {
+                    piece.push(p);
+                    if piece.len() == 2 * PIECE {
+                        piece.select_nth_unstable_by(PIECE, |a: &f64, b| b.total_cmp(a));
+                        piece.truncate(PIECE);
+                    }
+                }
+            });
+            piece.sort_unstable_by(|a, b| b.total_cmp(a));
+            let Some(least) = piece.last().copied() else { break };
+            // Others that equal the least may have been left out: all of them come last.
+            let larger = piece.partition_point(|p| *p > least);
+            for p in &piece[..larger] {
+                pairs.add((d - 1 - rank) as f64 * p);
+                rank += 1;
+            }
+            let mut count = 0;
+            each(&mut |p| count += usize::from(p == least));
+            // Their ranks follow one another.
+            pairs.add(least * (count as f64 * ((d - 1 - rank) as f64 - 0.5 * (count - 1) as f64)));
+            (bound, rank) = (least, rank + count);
+        }
+        0.5 * numeric::sum_by(each, |p| p * p) + self.lambda * pairs.total()
     }
 }
 

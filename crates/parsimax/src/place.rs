@@ -4,38 +4,78 @@
 //! In single and double precision what takes part moves to the place of the result, is replaced there by its
 //! probabilities, and these move back to where they belong.
 //!
-//! A row of 16-bit numbers has at most 65,536 different scores. They are counted, the threshold is that of the counts, and
-//! every score is looked up in a table of probabilities. Its gradient comes from two walks over the row.
+//! A row of 16-bit numbers has at most 65,536 different scores. They are counted, and where a probability is a function of
+//! its score that function is found from the counts and looked up in a table. Its gradient comes from two walks over the
+//! row.
 
 use crate::batch::Plan;
+use crate::law::{Form, Law};
 use crate::mapping::Scratch;
 use crate::single::{self, COPIED};
-use crate::threshold::tsallis;
-use crate::{Float, Mapping, Result, Rows, View, numeric};
+use crate::{Float, Mapping, Result, Rows, View, hourglass, numeric};
 
 /// A row as it lies in memory, and what its mask leaves of it.
-struct Scattered<'a, T, F> {
+pub(crate) struct Scattered<'a, T, F> {
     data: &'a [T],
     first: isize,
     step: isize,
+    len: usize,
     takes_part: F,
 }
 
-impl<T: Float, F: Fn(usize) -> bool> Scattered<'_, T, F> {
-    fn score(&self, i: usize) -> T {
+impl<'a, T: Float, F: Fn(usize) -> bool> Scattered<'a, T, F> {
+    pub(crate) fn score(&self, i: usize) -> T {
         self.data[(self.first + i as isize * self.step) as usize]
     }
 
     /// Whether an entry takes part.
-    fn counts(&self, i: usize) -> bool {
+    pub(crate) fn counts(&self, i: usize) -> bool {
         self.score(i).widen() > f64::NEG_INFINITY && (self.takes_part)(i)
     }
 
-    /// Whether it should and cannot.
-    fn is_bad(&self, i: usize) -> bool {
-        let score = self.score(i).widen();
-        (score.is_nan() || score == f64::INFINITY) && (self.takes_part)(i)
+    /// An entry that should take part and cannot.
+    pub(crate) fn bad(&self) -> Option<usize> {
+        (0..self.len).find(|i| {
+            let score = self.score(*i).widen();
+            (score.is_nan() || score == f64::INFINITY) && (self.takes_part)(*i)
+        })
     }
+
+    /// The scores that take part, and where they are.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (usize, f64)> + Clone + use<'_, 'a, T, F> {
+        (0..self.len).filter(|i| self.counts(*i)).map(|i| (i, self.score(i).widen()))
+    }
+
+    /// How the probabilities depend on the scores; `None` if nothing takes part.
+    pub(crate) fn law(&self, form: Form) -> Option<Law> {
+        if size_of::<T>() == size_of::<u16>() {
+            let mut counts = vec![0u32; 1 << 16];
+            for (i, _) in self.entries() {
+                counts[usize::from(self.score(i).bits()?)] += 1;
+            }
+            let there = counts.iter().enumerate().filter(|(_, n)| **n > 0);
+            return form.law(there.map(|(bits, n)| (T::from_bits(bits as u16).widen(), f64::from(*n))));
+        }
+        form.law(self.entries().map(|(_, z)| (z, 1.0)))
+    }
+}
+
+/// A row of an array.
+pub(crate) fn scattered<'a, T: Float>(
+    plan: &'a Plan<'_>,
+    data: &'a [T],
+    row: usize,
+) -> Scattered<'a, T, impl Fn(usize) -> bool + 'a> {
+    let (first, step) = plan.z.position(row);
+    Scattered { data, first, step, len: plan.z.len, takes_part: plan.mask(row) }
+}
+
+/// Replaces the scores of a row by its probabilities where they are; `false` if the mapping cannot.
+pub(crate) fn replace<T: Float>(mapping: &impl Mapping, x: &mut [T]) -> bool {
+    if let Some(x) = T::as_f64_mut(x) {
+        return mapping.replace_row(x, &mut Scratch::default());
+    }
+    T::as_f32_mut(x).is_some_and(|x| single::in_place(mapping, x))
 }
 
 impl<M: Mapping> Rows<'_, M> {
@@ -53,117 +93,144 @@ impl<M: Mapping> Rows<'_, M> {
         if plan.z.len <= COPIED || !is_narrow && (pv.is_some() || !plan.is_masked() && plan.z.is_contiguous()) {
             return None;
         }
-        let (first, step) = plan.z.position(row);
-        let z = Scattered { data: z.data, first, step, takes_part: plan.mask(row) };
-        let tsallis = self.mapping(row).tsallis();
-        if is_narrow && tsallis.is_none() {
+        let (z, mapping) = (scattered(plan, z.data, row), self.mapping(row));
+        let form = mapping.form();
+        if is_narrow && form.is_none() {
             return None;
         }
-        if let Some(i) = (0..out.len()).find(|i| z.is_bad(*i)) {
+        if let Some(i) = z.bad() {
             out.fill(T::NAN);
             return Some(Err(plan.bad_score(row, i, z.score(i).widen())));
         }
-        match (tsallis.filter(|_| is_narrow), pv) {
-            (Some(of), None) => by_values(of, &z, out),
-            (Some(of), Some((p, v))) => {
-                let at = |x: &View<'_, T>| x.layout.rows(plan.axis).position(row);
-                let row = |(first, step)| {
-                    move |x: &View<'_, T>, i: usize| x.data[(first + i as isize * step) as usize].widen()
-                };
-                let (pr, vr) = (row(at(p)), row(at(v)));
-                from_probabilities(of, |i| pr(p, i), |i| vr(v, i), out);
-                Some(())
-            }
-            (None, _) => self.through_place(row, &z, out),
+        if let Some((p, v)) = pv {
+            let at = |x: &View<'_, T>| x.layout.rows(plan.axis).position(row);
+            let row =
+                |(first, step)| move |x: &View<'_, T>, i: usize| x.data[(first + i as isize * step) as usize].widen();
+            let (pr, vr) = (row(at(p)), row(at(v)));
+            backward(form?, &z, |i| pr(p, i), |i| vr(v, i), out);
+            return Some(Ok(()));
         }
-        .map(Ok)
-    }
-
-    /// The probabilities of a row in the place of its result; `None` if the mapping asks for a copy.
-    fn through_place<T: Float>(
-        &self,
-        row: usize,
-        z: &Scattered<'_, T, impl Fn(usize) -> bool>,
-        out: &mut [T],
-    ) -> Option<()> {
-        let mut n = 0;
-        for i in 0..out.len() {
-            out[n] = z.score(i);
-            n += usize::from(z.counts(i));
+        if !is_narrow && through_place(mapping, &z, out) {
+            return Some(Ok(()));
         }
-        if n > 0 {
-            let (mapping, part) = (self.mapping(row), &mut out[..n]);
-            let is_done = match T::as_f64_mut(part) {
-                Some(part) => mapping.replace_row(part, &mut Scratch::default()),
-                None => single::in_place(mapping, T::as_f32_mut(part)?),
-            };
-            if !is_done {
-                return None;
-            }
+        let score = |i: usize| z.counts(i).then(|| z.score(i).widen());
+        if T::as_f64_mut(out).is_some_and(|out| mapping.forward_scattered(&score, out)) {
+            return Some(Ok(()));
         }
-        if n < out.len() {
-            // From the last on: what is still to be moved lies before the place of its successor.
-            for i in (0..out.len()).rev() {
-                let counts = z.counts(i);
-                n -= usize::from(counts);
-                out[i] = if counts { out[n] } else { T::default() };
-            }
+        match z.law(form?) {
+            Some(law) if is_narrow => by_table(&law, &z, out)?,
+            Some(law) => (out.iter_mut().enumerate())
+                .for_each(|(i, out)| *out = T::narrow(if z.counts(i) { law.p(z.score(i).widen()) } else { 0.0 })),
+            None => out.fill(T::default()),
         }
-        Some(())
+        Some(Ok(()))
     }
 }
 
-/// The α-entmax of strength γ of a row of 16-bit numbers.
-fn by_values<T: Float>(
-    (alpha, gamma): (f64, f64),
+/// The probabilities of a row in the place of its result; `false` if the mapping asks for a copy.
+fn through_place<T: Float>(
+    mapping: &impl Mapping,
     z: &Scattered<'_, T, impl Fn(usize) -> bool>,
     out: &mut [T],
-) -> Option<()> {
-    let mut counts = vec![0u32; 1 << 16];
-    let mut top = f64::NEG_INFINITY;
-    for i in (0..out.len()).filter(|i| z.counts(*i)) {
-        counts[usize::from(z.score(i).bits()?)] += 1;
-        top = top.max(z.score(i).widen());
+) -> bool {
+    let mut n = 0;
+    for i in 0..out.len() {
+        out[n] = z.score(i);
+        n += usize::from(z.counts(i));
     }
-    if top == f64::NEG_INFINITY {
-        out.fill(T::default());
-        return Some(());
+    if n > 0 && !replace(mapping, &mut out[..n]) {
+        return false;
     }
-    let x = |bits: usize| (T::from_bits(bits as u16).widen() - top) / gamma;
-    let entries = counts.iter().enumerate().filter(|(_, n)| **n > 0).map(|(bits, n)| (x(bits), f64::from(*n)));
-    let t = tsallis::threshold(entries.clone(), alpha - 1.0);
-    let power = |x: f64| tsallis::power(alpha - 1.0, x - t);
-    let total = numeric::sum(entries.map(|(x, n)| n * power(x)));
-    let table: Vec<T> = (counts.iter().enumerate())
-        .map(|(bits, n)| if *n > 0 { T::narrow(power(x(bits)) / total) } else { T::default() })
-        .collect();
+    if n < out.len() {
+        // From the last on: what is still to be moved lies before the place of its successor.
+        for i in (0..out.len()).rev() {
+            let counts = z.counts(i);
+            n -= usize::from(counts);
+            out[i] = if counts { out[n] } else { T::default() };
+        }
+    }
+    true
+}
+
+/// The probabilities of a row of 16-bit numbers.
+fn by_table<T: Float>(law: &Law, z: &Scattered<'_, T, impl Fn(usize) -> bool>, out: &mut [T]) -> Option<()> {
+    let value = |bits: u16| T::from_bits(bits).widen();
+    let table: Vec<T> =
+        (0..=u16::MAX).map(|bits| T::narrow(if value(bits).is_finite() { law.p(value(bits)) } else { 0.0 })).collect();
     for (i, out) in out.iter_mut().enumerate() {
         *out = if z.counts(i) { table[usize::from(z.score(i).bits()?)] } else { T::default() };
     }
     Some(())
 }
 
-/// `s ⊙ (v − <s, v>/Σs)` with `s = p^{2−α}/γ` on the support, 0 elsewhere.
-fn from_probabilities<T: Float>(
-    (alpha, gamma): (f64, f64),
+/// `Jᵀv` from scores, probabilities and an incoming gradient.
+fn backward<T: Float>(
+    form: Form,
+    z: &Scattered<'_, T, impl Fn(usize) -> bool>,
     p: impl Fn(usize) -> f64,
     v: impl Fn(usize) -> f64,
     out: &mut [T],
 ) {
-    let weight = |p: f64| match alpha {
-        1.0 => p,
-        1.5 => p.sqrt(),
-        2.0 => 1.0,
-        _ => p.powf(2.0 - alpha),
+    let d = out.len();
+    let on_support = || (0..d).map(|i| (i, p(i))).filter(|(_, p)| *p > 0.0);
+    match form {
+        Form::Hourglass { q, gamma } => {
+            let (sum, n) = (numeric::sum(z.entries().map(|(_, z)| z)), z.entries().count() as f64);
+            let (strength, share) = (hourglass::strength(q, gamma, sum, n), 1.0 / on_support().count() as f64);
+            let along = if sum == 0.0 { 0.0 } else { sum.signum() / (1.0 + n * q) };
+            let mean = numeric::sum(on_support().map(|(i, _)| v(i))) * share;
+            let everywhere = along * numeric::sum(on_support().map(|(i, p)| (p - share) * (v(i) - mean)));
+            for (i, out) in out.iter_mut().enumerate() {
+                let own = if p(i) > 0.0 { v(i) - mean } else { 0.0 };
+                *out = T::narrow(if strength > 0.0 && z.counts(i) { (own - everywhere) / strength } else { 0.0 });
+            }
+        }
+        Form::Normmax { alpha, gamma } => {
+            let m = alpha - 1.0;
+            let n = numeric::norm_by(&|visit| on_support().for_each(|(_, p)| visit(p)), alpha);
+            let total = numeric::sum(on_support().map(|(_, p)| p));
+            let centre = numeric::sum(on_support().map(|(i, p)| p * v(i))) / total;
+            let moved = |i: usize, p: f64| (p / n).powf(1.0 - m).min(1e150) * (v(i) - centre);
+            let along = numeric::sum(on_support().map(|(i, p)| moved(i, p))) / total;
+            for (i, out) in out.iter_mut().enumerate() {
+                let p = p(i);
+                *out = T::narrow(if p > 0.0 { n / (gamma * m) * (moved(i, p) - p * along) } else { 0.0 });
+            }
+        }
+        _ => from_probabilities(form, p, v, out),
+    }
+}
+
+/// `s ⊙ (v − <s, v>/Σs)` on the support, 0 elsewhere: for softmax and its relatives `s = p/γ`, for entmax `s = p^{2−α}/γ`, for a budget 1/γ on what is neither
+/// empty nor full.
+fn from_probabilities<T: Float>(form: Form, p: impl Fn(usize) -> f64, v: impl Fn(usize) -> f64, out: &mut [T]) {
+    let (gamma, weight): (f64, &dyn Fn(f64) -> f64) = match form {
+        Form::Budget { gamma, .. } => (gamma, &|p| if p < 1.0 { 1.0 } else { 0.0 }),
+        Form::Evidence { gamma, .. } => (gamma, &|p| p),
+        Form::Entmax { alpha: 1.0, gamma } => (gamma, &|p| p),
+        Form::Entmax { alpha: 1.5, gamma } => (gamma, &f64::sqrt),
+        Form::Entmax { alpha: 2.0, gamma } => (gamma, &|_| 1.0),
+        // A subnormal p may have an infinite weight.
+        Form::Entmax { alpha, gamma } | Form::Normmax { alpha, gamma } => {
+            (gamma, &move |p: f64| p.powf(2.0 - alpha).min(1e150))
+        }
+        Form::Hourglass { gamma, .. } => (gamma, &|_| 1.0),
     };
-    let Some(first) = (0..out.len()).find(|i| p(*i) > 0.0) else { return out.fill(T::default()) };
-    // A constant in v takes no digits from the rest.
-    let (origin, d) = (v(first), out.len());
-    let on_support = || (0..d).filter(|i| p(*i) > 0.0);
-    let total = numeric::sum(on_support().map(|i| weight(p(i))));
-    let mean = numeric::sum(on_support().map(|i| weight(p(i)) * (v(i) - origin))) / total;
+    let weigh = |p: f64| if p > 0.0 { weight(p) } else { 0.0 };
+    // Measured from where the weight is largest: that entry, and a constant in v, takes no digits from the rest.
+    let (mut heaviest, mut origin) = (0.0, 0.0);
+    for i in 0..out.len() {
+        let s = weigh(p(i));
+        if s > heaviest {
+            (heaviest, origin) = (s, v(i));
+        }
+    }
+    let d = out.len();
+    let on_support = || (0..d).map(|i| (i, weigh(p(i)))).filter(|(_, s)| *s > 0.0);
+    let total = numeric::sum(on_support().map(|(_, s)| s));
+    let mean = numeric::sum(on_support().map(|(i, s)| s * (v(i) - origin))) / total;
     for (i, out) in out.iter_mut().enumerate() {
-        let p = p(i);
-        *out = T::narrow(if p > 0.0 { weight(p) * (v(i) - origin - mean) / gamma } else { 0.0 });
+        let s = weigh(p(i));
+        *out = T::narrow(if s > 0.0 { s * (v(i) - origin - mean) / gamma } else { 0.0 });
     }
 }

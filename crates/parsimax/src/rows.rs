@@ -110,6 +110,11 @@ impl<'a, M: Mapping> Rows<'a, M> {
         (row / self.run) % self.mappings.len()
     }
 
+    /// Whether the derivative of a sparse row asks for neighbours.
+    pub(crate) fn has_neighbours(&self) -> bool {
+        self.mappings.iter().any(Mapping::has_neighbours)
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.mappings[0].name()
     }
@@ -280,6 +285,12 @@ impl<'a, M: Mapping> Rows<'a, M> {
         out: &mut [T],
         tolerated: impl Fn(&Error) -> bool,
     ) -> Option<Error> {
+        if let (1, Operation::Vjp, Some((p, v))) = (rows.len(), operation, pv)
+            && self.is_constant(plan, p, v, rows.start)
+        {
+            out.fill(T::default());
+            return None;
+        }
         if rows.len() == 1
             && let Some(done) = self.without_copy(plan, z, pv, rows.start, out)
         {
@@ -303,6 +314,18 @@ impl<'a, M: Mapping> Rows<'a, M> {
             }
         }
         first
+    }
+
+    /// Whether a long row has a gradient of 0 because the same number comes in everywhere, as from a sum: the entries of a
+    /// row sum to a constant.
+    fn is_constant<T: Float>(&self, plan: &Plan<'_>, p: &View<'_, T>, v: &View<'_, T>, row: usize) -> bool {
+        if plan.z.len <= single::COPIED {
+            return false;
+        }
+        let at = |x: &View<'_, T>| x.layout.rows(plan.axis).position(row);
+        let ((v_first, v_step), (p_first, _)) = (at(v), at(p));
+        // Bad rows are NaN from their first entry on.
+        v_step == 0 && v.data[v_first as usize].widen().is_finite() && !p.data[p_first as usize].widen().is_nan()
     }
 
     /// Computes a chunk of rows by the kernels of their mappings: probabilities, or `Jᵀv` where `pv` is
@@ -451,6 +474,14 @@ impl<'a, M: Mapping> Rows<'a, M> {
             let is_gone = *z == f64::NEG_INFINITY || !takes_part(i);
             if is_gone { by_probabilities && is_harmless(i) } else { z.is_finite() }
         };
+        if let (Some((p, v)), true) = (pv, z.len() > single::COPIED) {
+            let is_bad = |(i, z): (usize, &f64)| (z.is_nan() || *z == f64::INFINITY) && takes_part(i);
+            let score = |i: usize| Some(z[i]).filter(|z| *z > f64::NEG_INFINITY && takes_part(i));
+            let (p, v) = (T::as_f64(p)?, T::as_f64(v)?);
+            if !z.iter().enumerate().any(is_bad) && mapping.vjp_scattered(&score, p, v, out) {
+                return Some(Ok(()));
+            }
+        }
         if z.is_empty() || plan.is_masked() && !by_probabilities || !z.iter().enumerate().all(is_fit) {
             return None;
         }

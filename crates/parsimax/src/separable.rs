@@ -142,6 +142,9 @@ macro_rules! separable_mapping {
             fn reads_scores(&self) -> bool {
                 false
             }
+            fn has_neighbours(&self) -> bool {
+                false
+            }
             fn support_row(&self, z: &[f64], out: &mut $crate::Support, scratch: &mut $crate::Scratch) -> $crate::Result<Option<f64>> {
                 Ok($crate::separable::support(self, z, out, scratch))
             }
@@ -192,6 +195,9 @@ macro_rules! normed_mapping {
                 true
             }
             fn reads_scores(&self) -> bool {
+                false
+            }
+            fn has_neighbours(&self) -> bool {
                 false
             }
             fn parameter_vjp_row(

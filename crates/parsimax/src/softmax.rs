@@ -10,8 +10,11 @@
 //!
 //! **Edge cases.** An entry about 745γ below the maximum underflows to 0 in `f64`.
 
+use crate::entmax::negative_tsallis_by;
 use crate::error::check_gamma;
 use crate::kernel::Map;
+use crate::law::Form;
+use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
@@ -80,8 +83,8 @@ impl Separable for Softmax {
 separable_mapping! {
     Softmax,
     "softmax",
-    fn tsallis(&self) -> Option<(f64, f64)> {
-        Some((1.0, self.gamma))
+    fn form(&self) -> Option<Form> {
+        Some(Form::Entmax { alpha: 1.0, gamma: self.gamma })
     }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Softmax, self.gamma)
@@ -94,6 +97,9 @@ impl Regularized for Softmax {
     }
     fn omega(&self, p: &[f64]) -> f64 {
         numeric::negative_entropy(p)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        negative_tsallis_by(each, 1.0)
     }
 }
 

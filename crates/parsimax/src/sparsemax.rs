@@ -15,6 +15,8 @@
 
 use crate::error::check_gamma;
 use crate::kernel::Map;
+use crate::law::Form;
+use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::{Separable, separable_mapping};
@@ -83,8 +85,8 @@ impl Separable for Sparsemax {
 separable_mapping! {
     Sparsemax,
     "sparsemax",
-    fn tsallis(&self) -> Option<(f64, f64)> {
-        Some((2.0, self.gamma))
+    fn form(&self) -> Option<Form> {
+        Some(Form::Entmax { alpha: 2.0, gamma: self.gamma })
     }
     fn kernel(&self) -> Option<Kernel> {
         Kernel::new(Map::Sparsemax, self.gamma)
@@ -98,5 +100,8 @@ impl Regularized for Sparsemax {
     /// ½‖p‖².
     fn omega(&self, p: &[f64]) -> f64 {
         0.5 * numeric::dot(p, p)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        0.5 * numeric::sum_by(each, |p| p * p)
     }
 }

@@ -30,6 +30,7 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::{Map, Structure};
+use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
 use crate::separable::normed_mapping;
@@ -200,6 +201,9 @@ impl Regularized for SqPnormMax {
     /// ½‖p‖_p².
     fn omega(&self, p: &[f64]) -> f64 {
         0.5 * numeric::norm(p, self.p).powi(2)
+    }
+    fn omega_by(&self, each: Visit<'_>) -> f64 {
+        0.5 * numeric::norm_by(each, self.p).powi(2)
     }
 }
 

@@ -105,6 +105,19 @@ impl RowLayout {
             })
     }
 
+    /// Where rows that are not contiguous leave no gaps: groups of them, each of which lies side by side. The rows in the
+    /// order in which they begin, and how many make a group.
+    pub(crate) fn interleaved(&self) -> Option<(Vec<usize>, usize)> {
+        let across = usize::try_from(self.step).ok().filter(|step| *step > 1)?;
+        let mut order: Vec<usize> = (0..self.count()).collect();
+        order.sort_unstable_by_key(|row| self.start(*row));
+        let is_next = |(place, row): (usize, &usize)| {
+            let begin = place / across * across * self.len + place % across;
+            self.start(*row) == (self.offset + begin) as isize
+        };
+        (order.len().is_multiple_of(across) && order.iter().enumerate().all(is_next)).then_some((order, across))
+    }
+
     /// Whether each row is contiguous.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.len <= 1 || self.step == 1
@@ -272,6 +285,22 @@ mod tests {
         assert!(ViewMut::strided(&mut data, &[2, 3], &[1, 2], 0).is_ok());
         assert!(ViewMut::strided(&mut data, &[2, 3], &[1, 1], 0).is_err());
         assert!(ViewMut::strided(&mut data, &[2, 3], &[0, 1], 0).is_err());
+    }
+
+    #[test]
+    fn rows_that_lie_across_each_other_leave_no_gap() {
+        let data = [0.0f32; 48];
+        let rows = |shape: &[usize], strides: &[isize], axis: usize| {
+            View::strided(&data, shape, strides, 0).unwrap().layout.rows(axis).interleaved()
+        };
+        assert_eq!(rows(&[2, 12], &[1, 2], 1), Some((vec![0, 1], 2)));
+        assert_eq!(rows(&[2, 12, 2], &[24, 2, 1], 1), Some((vec![0, 1, 2, 3], 2)));
+        // Fortran order: the row that begins second is the third.
+        assert_eq!(rows(&[2, 2, 6], &[1, 2, 4], 2), Some((vec![0, 2, 1, 3], 4)));
+        assert_eq!(rows(&[1, 12], &[24, 2], 1), None);
+        assert_eq!(rows(&[2, 12], &[24, 2], 1), None);
+        assert_eq!(rows(&[2, 12], &[12, 1], 1), None);
+        assert_eq!(rows(&[2, 6], &[1, 3], 1), None);
     }
 
     #[test]

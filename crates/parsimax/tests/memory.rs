@@ -214,6 +214,191 @@ fn gradients_of_masked_rows_and_of_groups_take_less_than_a_megabyte_beyond_the_o
     }
 }
 
+/// What a sum hands back is one number for all of the row; its gradient is 0 and takes no memory, nor does that of groups
+/// in double precision.
+#[test]
+fn gradients_in_double_precision_take_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 20], 1 << 20);
+    let (mut p, mut gradient, masks) = (vec![0.0; n], vec![0.0; n], masks(n));
+    for (z, mask) in inputs(n).into_iter().zip([&masks[0], &masks[1], &masks[2], &masks[0]]) {
+        let z: Vec<f64> = z.into_iter().map(f64::from).collect();
+        let v: Vec<f64> = z.iter().rev().copied().collect();
+        let oscarmax = [1e-6, 0.01]
+            .map(|lambda| build("oscarmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap());
+        for mapping in [fusedmax(1e-4), fusedmax(0.1), fusedmax(0.0)].into_iter().chain(oscarmax) {
+            let (z, rows, name) = (View::new(&z, &shape).unwrap(), Rows::new(&mapping), mapping.name());
+            rows.forward(z.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+            let p = View::new(&p, &shape).unwrap();
+            for v in [View::new(&v, &shape).unwrap(), View::strided(&[2.0], &shape, &[0, 0], 0).unwrap()] {
+                let out = ViewMut::new(&mut gradient, &shape).unwrap();
+                let bytes = peak(|| rows.vjp(z.clone(), p.clone(), v, out).unwrap());
+                assert!(bytes < MEGABYTE, "gradient of {name}: {bytes} bytes");
+                assert!(gradient.iter().sum::<f64>().abs() < 1e-6, "{name}");
+            }
+        }
+        // What is masked is not there: the others have what they have without it.
+        let kept = |x: &[f64]| (0..n).filter(|i| mask[*i]).map(|i| x[i]).collect::<Vec<_>>();
+        let (few, of_few) = (kept(&z), kept(&v));
+        let (mut few_p, mut few_gradient) = (few.clone(), few.clone());
+        for mapping in [fusedmax(0.1), build("oscarmax", &Options::default()).unwrap()] {
+            let (name, shape_of_few) = (mapping.name(), [1, few.len()]);
+            let at = |x| View::new(x, &shape_of_few).unwrap();
+            let plain = Rows::new(&mapping);
+            plain.forward(at(&few), ViewMut::new(&mut few_p, &shape_of_few).unwrap()).unwrap();
+            let out = ViewMut::new(&mut few_gradient, &shape_of_few).unwrap();
+            plain.vjp(at(&few), at(&few_p), at(&of_few), out).unwrap();
+            let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());
+            let at = |x| View::new(x, &shape).unwrap();
+            let bytes = peak(|| rows.forward(at(&z), ViewMut::new(&mut p, &shape).unwrap()).unwrap());
+            assert!(bytes < MEGABYTE && kept(&p) == few_p, "{name} with a mask: {bytes} bytes");
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let bytes = peak(|| rows.vjp(at(&z), at(&p), at(&v), out).unwrap());
+            assert!(bytes < MEGABYTE, "gradient of {name} with a mask: {bytes} bytes");
+            for (g, want) in kept(&gradient).iter().zip(&few_gradient) {
+                assert!((g - want).abs() < 1e-12, "gradient of {name} with a mask: {g} {want}");
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_across_each_other_take_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    let (rows, d) = (3, 300_001);
+    let shape = [rows, d];
+    let (mut p, mut want) = (vec![0.0f32; rows * d], vec![0.0f32; rows * d]);
+    for z in inputs(rows * d) {
+        for mapping in in_place() {
+            let z = View::new(&z, &shape).unwrap();
+            Rows::new(&mapping).forward(z.clone(), ViewMut::new(&mut want, &shape).unwrap()).unwrap();
+            // Fortran order: the rows begin one behind the other.
+            let out = ViewMut::strided(&mut p, &shape, &[1, 3], 0).unwrap();
+            let bytes = peak(|| Rows::new(&mapping).forward(z, out).unwrap());
+            assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
+            for row in 0..rows {
+                assert!((0..d).all(|i| p[3 * i + row] == want[row * d + i]), "{}", mapping.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn a_budget_with_a_mask_takes_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 20], 1 << 20);
+    let (mut p, mut want, masks) = (vec![0.0f32; n], vec![0.0f32; n], masks(n));
+    for z in inputs(n) {
+        for (budget, mask) in [0.5, 2.0, 1000.0].into_iter().zip(&masks) {
+            let mapping = build("budget", &Options { budget: Some(budget), ..Options::default() }).unwrap();
+            let gone: Vec<f32> = z.iter().zip(mask).map(|(z, m)| if *m { *z } else { f32::NEG_INFINITY }).collect();
+            let gone = View::new(&gone, &shape).unwrap();
+            Rows::new(&mapping).forward(gone, ViewMut::new(&mut want, &shape).unwrap()).unwrap();
+            let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());
+            let (z, out) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
+            let bytes = peak(|| rows.forward(z, out).unwrap());
+            assert!(bytes < MEGABYTE, "{bytes} bytes");
+            assert!(p.iter().zip(&want).all(|(p, want)| (p - want).abs() < 1e-6));
+        }
+    }
+}
+
+/// The arrays of a sparse result are all that it takes, whatever share of the entries it has.
+#[test]
+fn sparse_results_take_less_than_a_megabyte_beyond_their_arrays() {
+    let _quiet = QUIET.lock();
+    let alphas = [0.8, 1.0, 1.25, 1.5, 1.75, 2.0, 3.0];
+    for shape in [[4096, 256], [64, 16_384], [8, 1 << 17], [1, 1 << 20]] {
+        let n = shape[0] * shape[1];
+        for z in inputs(n) {
+            let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+            for alpha in alphas {
+                let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+                sparse(&mapping, &z, shape, 4e-7);
+                sparse(&mapping, &wide, shape, 1e-12);
+            }
+        }
+    }
+}
+
+fn sparse<T: parsimax::Float>(mapping: &Box<dyn Mapping>, z: &[T], shape: [usize; 2], tolerance: f64) {
+    let (mut result, z) = (None, View::new(z, &shape).unwrap());
+    let bytes = peak(|| result = Some(Rows::new(mapping).csr(z.clone()).unwrap()));
+    let csr = result.unwrap();
+    let own = 8 * csr.indptr.capacity() + 4 * csr.indices.capacity() + size_of::<T>() * csr.values.capacity();
+    let least = 8 * csr.indptr.len() + (4 + size_of::<T>()) * csr.values.len();
+    assert!(own == least && bytes < own + MEGABYTE, "{shape:?}: {} bytes beyond {own}", bytes - own);
+    let mut dense = vec![T::default(); shape[0] * shape[1]];
+    Rows::new(mapping).forward(z, ViewMut::new(&mut dense, &shape).unwrap()).unwrap();
+    for (p, want) in csr.to_dense().iter().zip(&dense) {
+        assert!((p.widen() - want.widen()).abs() < tolerance, "{shape:?}: {p:?} {want:?}");
+    }
+}
+
+/// Targets of all kinds, with smoothing and weights, against the loss of the same row in `f64` and in pieces.
+#[test]
+fn losses_of_every_target_take_less_than_a_megabyte_beyond_their_gradient() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let mut random = fastrand::Rng::with_seed(1312);
+    let mut soft: Vec<f32> = (0..n).map(|_| if random.f32() < 0.3 { random.f32() } else { 0.0 }).collect();
+    let total: f64 = soft.iter().map(|y| f64::from(*y)).sum();
+    soft.iter_mut().for_each(|y| *y = (f64::from(*y) / total) as f32);
+    let labels: Vec<bool> = (0..n).map(|i| i % 1000 == 7).collect();
+    let set: Vec<usize> = (0..n).filter(|i| labels[*i]).collect();
+    let (sets, weights) = ([&set[..]], (0..n).map(|i| 0.5 + (i % 3) as f64).collect::<Vec<_>>());
+    let mut gradient = vec![0.0f32; n];
+    for z in inputs(n) {
+        for mapping in in_place().iter().filter(|mapping| mapping.regularized().is_some()) {
+            let (name, plain) = (mapping.name(), FenchelYoung::new(mapping.regularized().unwrap()));
+            let targets = [
+                Target::Classes(&[5]),
+                Target::Soft(View::new(&soft, &shape).unwrap()),
+                Target::Labels(View::new(&labels, &shape).unwrap()),
+                Target::Sets(&sets),
+            ];
+            let smooth = plain.clone().label_smoothing(0.1).unwrap();
+            let weighted = smooth.clone().class_weights(&weights).unwrap();
+            let mut found = Vec::new();
+            for (i, target) in targets.into_iter().enumerate() {
+                for loss in [&plain, &smooth, &weighted] {
+                    let mut value = f64::NAN;
+                    let (z, out) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut gradient, &shape).unwrap());
+                    let target = target.clone();
+                    let bytes = peak(|| value = loss.loss_and_gradient(z, target, out).unwrap().value().unwrap());
+                    assert!(bytes < MEGABYTE, "{name}, target {i}: {bytes} bytes");
+                    // p − y sums to 0, and no loss is negative.
+                    let sum: f64 = gradient.iter().map(|g| f64::from(*g)).sum();
+                    assert!(sum.abs() < 4e-4 && value >= 0.0 && value.is_finite(), "{name}, target {i}: {sum} {value}");
+                    found.push(value);
+                }
+            }
+            // A set is a set, however it is written.
+            assert_eq!(found[6..9], found[9..12], "{name}");
+        }
+    }
+}
+
+/// Without a gradient there is no place for probabilities at all.
+#[test]
+fn losses_without_a_gradient_take_less_than_a_megabyte() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let mut gradient = vec![0.0f32; n];
+    for z in inputs(n) {
+        for alpha in [0.8, 1.0, 1.25, 1.5, 2.0, 3.0] {
+            let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+            let loss = FenchelYoung::new(mapping.regularized().unwrap());
+            let (z, target, mut value) = (View::new(&z, &shape).unwrap(), Target::Classes(&[5]), f64::NAN);
+            let bytes = peak(|| value = loss.value(z.clone(), target.clone()).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE, "{alpha}: {bytes} bytes");
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let want = loss.loss_and_gradient(z, target, out).unwrap().value().unwrap();
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{alpha}: {value} {want}");
+        }
+    }
+}
+
 #[test]
 fn losses_take_less_than_a_megabyte_beyond_their_gradient() {
     let _quiet = QUIET.lock();
@@ -325,7 +510,9 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
     let (mut p, mut gradient) = (vec![T::default(); n], vec![T::default(); n]);
     let (mut wide_p, mut wide_gradient) = (vec![0.0; n], vec![0.0; n]);
     let widen = |x: &[T]| x.iter().map(|x| x.widen()).collect::<Vec<f64>>();
-    for (name, alpha) in [("softmax", None), ("sparsemax", None), ("entmax15", None), ("entmax", Some(1.25))] {
+    let entmax = [0.8, 1.25, 3.0].map(|alpha| ("entmax", Some(alpha)));
+    let named = ["softmax", "sparsemax", "entmax15", "budget"].map(|name| (name, None));
+    for (name, alpha) in named.into_iter().chain(entmax) {
         let mapping = build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
         for mask in masks {
             let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());

@@ -1,4 +1,4 @@
-"""The likelihood of ev-softmax on tensors, by torch operations alone."""
+"""The likelihood of ev-softmax on tensors: natively on the CPU, by torch operations elsewhere and under transforms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import _table
-from ._loss import check_target, classes_of, dense, divisor, reduce, settled, tilt
+from ._call import is_plain, ordinary
+from ._loss import check_target, classes_of, dense, divisor, natively, reduce, settled, tilt
 from ._spec import Spec, check_mask
 
 
@@ -32,9 +33,54 @@ def likelihood(
     if not torch.compiler.is_compiling():
         _table.mapping(kind, eps, strength)
     mask = check_mask(kind, mask, z)
-    settings = settled(kind.name, reduction, ignore_index, label_smoothing, weight, z.shape[dim])
+    settings = settled(kind, reduction, ignore_index, label_smoothing, weight, z, dim)
     spec = Spec(kind.name, eps, strength, dim)
-    y, counts = dense(target, z, dim, ignore_index, check_target(kind, target, z, dim, ignore_index))
+    check_target(kind, target, z, dim, ignore_index)
+    if not torch.compiler.is_compiling() and ordinary() and is_plain(z, mask, target):
+        return Native.apply(z, mask, target, spec, settings)
+    return by_operations(z, mask, target, spec, settings)
+
+
+class Native(torch.autograd.Function):
+    """Loss and gradient of plain CPU tensors in one native sweep."""
+
+    @staticmethod
+    def forward(ctx, z, mask, target, spec, settings):
+        ctx.save_for_backward(z, mask, target)
+        ctx.spec, ctx.settings = spec, settings
+        found = natively(z.detach(), None, mask, target, spec, settings, ctx.needs_input_grad[0])
+        if found is None:  # a score is NaN or +inf
+            found = by_operations(z.detach(), mask, target, spec, settings), None
+        value, ctx.gradient = found
+        return value
+
+    @staticmethod
+    def backward(ctx, g):
+        z, mask, target = ctx.saved_tensors
+        create, dz = torch.is_grad_enabled(), None
+        if not create and ordinary() and is_plain(g):
+            # The first backward takes the gradient that forward left; a second one sweeps again.
+            dz, ctx.gradient = ctx.gradient, None
+            if dz is None:
+                dz = (natively(z.detach(), None, mask, target, ctx.spec, ctx.settings, True) or (None, None))[1]
+        if dz is None:
+            with torch.enable_grad():
+                leaf = z if create else z.detach().requires_grad_()
+                value = by_operations(leaf, mask, target, ctx.spec, ctx.settings)
+                (dz,) = torch.autograd.grad(value, leaf, g, create_graph=create)
+        elif g.ndim == 0 and ctx.settings.reduction != "none":
+            if g.item() != 1:
+                dz.mul_(g)
+        else:
+            dz.mul_(g.unsqueeze(ctx.spec.dim))
+        return dz, None, None, None, None
+
+
+def by_operations(z: Tensor, mask: Tensor | None, target: Tensor, spec: Spec, settings) -> Tensor:
+    """The loss in torch operations, differentiable."""
+    dim = spec.dim
+    soft = target.dtype.is_floating_point or target.dtype == torch.bool
+    y, counts = dense(target, z, dim, settings.ignore_index, soft)
     over = divisor(target, y, counts, spec, settings)
     wide = z.float() if z.dtype.itemsize < 4 else z
     # What does not count may hold anything.

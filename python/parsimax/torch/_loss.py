@@ -17,6 +17,7 @@ from . import _call, _omega
 from ._call import describe, is_plain, ordinary, threads
 from ._function import _autocast, mapped
 from ._spec import Spec, check_mask, dimension, parameter, scores
+from ._spec import dense as check_dense
 
 
 class Settings(NamedTuple):
@@ -33,7 +34,7 @@ REDUCTIONS = {"none": "none", "sum": "sum", "mean": "mean", "elementwise_mean": 
 
 def reduction_of(name: str, reduction: object) -> str:
     """The reduction, in either spelling."""
-    if reduction not in REDUCTIONS:
+    if not isinstance(reduction, str) or reduction not in REDUCTIONS:
         wanted = "'elementwise_mean', 'mean', 'sum' or 'none'"
         raise ValueError(f"{name}_loss: reduction must be {wanted}, got {reduction!r}")
     return REDUCTIONS[reduction]
@@ -59,14 +60,12 @@ def loss(
     strength = _table.number(gamma, "gamma", kind)
     theta, value = parameter(kind, param, z, dim)
     mask = check_mask(kind, mask, z)
-    settings = settled(name, reduction, ignore_index, label_smoothing, weight, z.shape[dim])
+    settings = settled(kind, reduction, ignore_index, label_smoothing, weight, z, dim)
     spec = Spec(name, value, strength, dim)
     if theta is None and not torch.compiler.is_compiling():
         _table.mapping(kind, value if kind.param else None, strength)
     soft = check_target(kind, target, z, dim, ignore_index)
-    # Sets are distributions to the native side, which would count their rows instead of their weights.
-    native = settings.weight is None or target.dtype != torch.bool
-    if native and not torch.compiler.is_compiling() and ordinary() and is_plain(z, theta, mask, target):
+    if not torch.compiler.is_compiling() and ordinary() and is_plain(z, theta, mask, target):
         return Fused.apply(z, theta, mask, target, spec, settings)
     y, counts = dense(target, z, dim, ignore_index, soft)
     over = divisor(target, y, counts, spec, settings)
@@ -79,8 +78,10 @@ def classes_of(kind, X: object, dim: int | None) -> tuple[Tensor, int]:
     return z, dimension(kind, (1 if z.ndim > 1 else 0) if dim is None else dim, z.ndim)
 
 
-def settled(name: str, reduction, ignore_index: int, smoothing: object, weight: object, classes: int) -> Settings:
+def settled(kind, reduction, ignore_index: object, smoothing: object, weight: object, z: Tensor, dim: int) -> Settings:
     """The settings, checked."""
+    name, classes = kind.name, z.shape[dim]
+    ignore_index = _table.integer(ignore_index, "ignore_index", kind)
     if not isinstance(smoothing, (int, float)) or not 0 <= smoothing < 1:
         raise ValueError(f"{name}_loss: label_smoothing must be a number in [0, 1), got {smoothing!r}")
     reduction = reduction_of(name, reduction)
@@ -88,6 +89,7 @@ def settled(name: str, reduction, ignore_index: int, smoothing: object, weight: 
         return Settings(reduction, ignore_index, float(smoothing))
     if not isinstance(weight, Tensor) or not weight.dtype.is_floating_point:
         raise TypeError(f"{name}_loss: weight must be a floating-point tensor, got {type(weight).__name__}")
+    check_dense(kind, "weight", weight, z.device)
     if tuple(weight.shape) != (classes,):
         raise ValueError(f"{name}_loss: weight must have shape ({classes},), got {tuple(weight.shape)}")
     if not torch.compiler.is_compiling() and not bool(((weight >= 0) & weight.isfinite()).all()):
@@ -126,6 +128,7 @@ def check_target(kind, target: object, z: Tensor, dim: int, ignore: int) -> bool
     name = f"{kind.name}_loss"
     if not isinstance(target, Tensor):
         raise TypeError(f"{name}: target must be a tensor, got {type(target).__name__}")
+    check_dense(kind, "target", target, z.device)
     rows = list(z.shape)
     del rows[dim]
     soft = target.dtype.is_floating_point or target.dtype == torch.bool
@@ -278,14 +281,15 @@ class Fused(torch.autograd.Function):
         return dz, dtheta, None, None, None, None
 
 
-def sweep(z, theta, mask, target, spec, settings, with_gradient) -> tuple[Tensor, Tensor | None]:
-    """The result, and the gradient of its sum, natively."""
-    z, theta = z.detach(), _detached(theta)
+def natively(z, theta, mask, target, spec, settings, with_gradient) -> tuple[Tensor, Tensor | None] | None:
+    """The result, and the gradient of its sum; None if a score that takes part is NaN or +inf."""
     mapping, _ = _call.native(spec, theta, z.shape)
     gradient = torch.empty_like(z, memory_format=torch.contiguous_format) if with_gradient else None
-    if target.dtype.is_floating_point or target.dtype == torch.bool:
-        soft = dense(target, z, spec.dim, settings.ignore_index, True)[0]
-        wanted = ("soft", describe(soft))
+    if target.dtype.is_floating_point:
+        target = target.to(z.dtype)
+        wanted = ("soft", describe(target))
+    elif target.dtype == torch.bool:
+        wanted = ("labels", describe(target))
     else:
         wanted = ("classes", target.reshape(-1).long().numpy())
     values = mapping.loss(
@@ -300,16 +304,24 @@ def sweep(z, theta, mask, target, spec, settings, with_gradient) -> tuple[Tensor
         None if settings.weight is None else settings.weight.double().tolist(),
         threads(),
     )
-    if values is None:  # a score is NaN or +inf
-        soft = target.dtype.is_floating_point or target.dtype == torch.bool
-        y, counts = dense(target, z, spec.dim, settings.ignore_index, soft)
-        over = divisor(target, y, counts, spec, settings)
-        value = reduce(rows(z, theta, mask, y, counts, spec, settings), over, spec, settings)
-        one = torch.ones_like(value)
-        return value, derivatives(z, theta, mask, target, spec, settings, one, with_gradient, False)[0]
+    if values is None:
+        return None
     shape = list(z.shape)
     del shape[spec.dim]
     return torch.from_numpy(values).reshape(shape if settings.reduction == "none" else ()).to(z.dtype), gradient
+
+
+def sweep(z, theta, mask, target, spec, settings, with_gradient) -> tuple[Tensor, Tensor | None]:
+    """The same; rows with NaN or +inf are NaN, the others what they are."""
+    z, theta = z.detach(), _detached(theta)
+    found = natively(z, theta, mask, target, spec, settings, with_gradient)
+    if found is not None:
+        return found
+    soft = target.dtype.is_floating_point or target.dtype == torch.bool
+    y, counts = dense(target, z, spec.dim, settings.ignore_index, soft)
+    over = divisor(target, y, counts, spec, settings)
+    value = reduce(rows(z, theta, mask, y, counts, spec, settings), over, spec, settings)
+    return value, derivatives(z, theta, mask, target, spec, settings, torch.ones_like(value), with_gradient, False)[0]
 
 
 def derivatives(z, theta, mask, target, spec, settings, g, need_z, need_theta):

@@ -5,9 +5,10 @@ use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
 use crate::error::check;
-use crate::single;
+use crate::place::{replace, scattered};
+use crate::single::{self, COPIED};
 use crate::view::RowLayout;
-use crate::{Error, Float, Result, View, ViewMut};
+use crate::{Error, Float, Result, View, ViewMut, numeric};
 use std::ops::Range;
 
 /// A loss of rows of scores against targets, with its derivatives in the scores.
@@ -149,6 +150,12 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             nothing(out);
             return Ok(0.0);
         }
+        let mut out = out;
+        if v.is_none()
+            && let Some(done) = self.without_copy(plan, row, out.as_deref_mut())
+        {
+            return done;
+        }
         let Work { gather, clean, y, v: direction, result, scratch } = work;
         let z = plan.rows.z.read(plan.scores, row, gather);
         if let Err(index) = clean.load(z, plan.rows.mask(row)) {
@@ -172,6 +179,67 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             clean.scatter(result, plan.divisor.map_or(0.0, |divisor| weight / divisor), out);
         }
         Ok(weight * loss)
+    }
+
+    /// A long row without a copy of it: its probabilities are found in the place of the gradient, or by their law. `None` if
+    /// it is not one, or asks for a copy.
+    fn without_copy<T: Float>(&self, plan: &Plan<'_, T>, row: usize, mut out: Option<&mut [T]>) -> Option<Result<f64>> {
+        let d = plan.rows.z.len;
+        if d <= COPIED {
+            return None;
+        }
+        let mapping = self.rows.regularized(row).filter(|mapping| mapping.total(d) == 1.0);
+        let form = mapping.map_or_else(|| self.rows.log_form(), |mapping| mapping.form());
+        if mapping.is_none() && form.is_none() {
+            return None;
+        }
+        let z = scattered(&plan.rows, plan.scores, row);
+        if let Some(i) = z.bad() {
+            return Some(Err(plan.rows.bad_score(row, i, z.score(i).widen())));
+        }
+        let n = z.entries().count();
+        let (effective, y) = match plan.targets.masses(row, n, |class| z.counts(class)) {
+            Ok(target) => target,
+            Err(error) => return Some(Err(error)),
+        };
+        let Effective::Dense(weight) = effective else {
+            out.into_iter().for_each(|out| out.fill(T::default()));
+            return Some(Ok(if effective == Effective::Masked { f64::INFINITY } else { 0.0 }));
+        };
+        let is_placed = out.as_deref_mut().is_some_and(|out| {
+            z.entries().enumerate().for_each(|(k, (i, _))| out[k] = z.score(i));
+            n > 0 && mapping.is_some_and(|mapping| replace(&mapping, &mut out[..n]))
+        });
+        let law = if is_placed { None } else { Some(z.law(form?)?) };
+        // The probability of entry `i`, which is number `k` of those that take part.
+        let p = |out: &[T], k: usize, score: f64| law.as_ref().map_or_else(|| out[k].widen(), |law| law.p(score));
+        let placed = out.as_deref().unwrap_or_default();
+        let entries = || z.entries().enumerate().map(|(k, (i, z))| (z, p(placed, k, z), y.of(i)));
+        let (value, slope) = match (mapping, form) {
+            (Some(mapping), _) => {
+                let top = z.entries().map(|(_, z)| z).fold(f64::NEG_INFINITY, f64::max);
+                let linear = numeric::sum(entries().filter(|(_, p, y)| p != y).map(|(z, p, y)| (z - top) * (p - y)));
+                let of_target = mapping.omega_by(&|visit| entries().for_each(|(_, _, y)| visit(y)));
+                let of_result = mapping.omega_by(&|visit| entries().for_each(|(_, p, _)| visit(p)));
+                (linear + mapping.gamma() * (of_target - of_result), 1.0)
+            }
+            (None, form) => {
+                let log = |z: f64| law.as_ref().map_or(0.0, |law| law.log(z));
+                let terms = entries().filter(|(_, _, y)| *y > 0.0);
+                (-numeric::sum(terms.map(|(z, _, y)| y * log(z))), 1.0 / form?.temperature())
+            }
+        };
+        if let Some(out) = out {
+            let (gain, mut k) = (plan.divisor.map_or(0.0, |divisor| slope * weight / divisor), n);
+            // From the last on: what is still to be moved lies before the place of its successor.
+            for i in (0..d).rev() {
+                let counts = z.counts(i);
+                k -= usize::from(counts);
+                let slope = if counts { gain * (p(out, k, z.score(i).widen()) - y.of(i)) } else { 0.0 };
+                out[i] = T::narrow(slope);
+            }
+        }
+        Some(Ok(weight * value.max(0.0)))
     }
 
     /// Runs `work` on every row and returns the values in row order, or the first error. A row at

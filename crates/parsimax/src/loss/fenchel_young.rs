@@ -107,6 +107,10 @@ impl<M: Regularized + ?Sized> RowLoss for FenchelYoungRow<'_, M> {
         self.mappings.of(row).kernel()
     }
 
+    fn regularized(&self, row: usize) -> Option<&dyn Regularized> {
+        Some(self.mappings.reference(row))
+    }
+
     fn kernel_run(&self, row: usize) -> usize {
         self.mappings.run_from(row)
     }

@@ -13,6 +13,7 @@
 
 use super::BatchLoss;
 use super::row::{LossScratch, RowLoss, RowTarget};
+use crate::law::Form;
 use crate::{LogMapping, Result, numeric};
 
 const NAME: &str = "likelihood";
@@ -87,6 +88,10 @@ impl<L: LogMapping + ?Sized> RowLoss for LikelihoodRow<'_, L> {
         let gamma = self.mapping.temperature();
         gradient.iter_mut().for_each(|g| *g /= gamma);
         Ok(loss.max(0.0))
+    }
+
+    fn log_form(&self) -> Option<Form> {
+        self.mapping.log_form().filter(|_| !self.divergence)
     }
 
     fn hvp_row(

@@ -1,7 +1,8 @@
 //! One row of a loss: the trait that a loss implements, and the row it gets to see.
 
+use crate::law::Form;
 use crate::single::Kernel;
-use crate::{Error, Result, Scratch};
+use crate::{Error, Regularized, Result, Scratch};
 
 /// The target of one clean row: non-negative, sums to 1.
 #[derive(Debug, Clone, Copy)]
@@ -77,6 +78,18 @@ pub trait RowLoss: Send + Sync {
         None
     }
 
+    /// The mapping of a row whose Fenchel–Young loss this is.
+    #[doc(hidden)]
+    fn regularized(&self, _row: usize) -> Option<&dyn Regularized> {
+        None
+    }
+
+    /// How a probability depends on its score, where the loss is its negative logarithm.
+    #[doc(hidden)]
+    fn log_form(&self) -> Option<Form> {
+        None
+    }
+
     /// The number of rows from this one on that share its kernel.
     #[doc(hidden)]
     fn kernel_run(&self, _row: usize) -> usize {
@@ -137,7 +150,12 @@ impl<'a, M: ?Sized> Group<'a, M> {
     }
 
     pub(super) fn of(&self, row: usize) -> &'a M {
-        self.mappings[(row / self.run) % self.mappings.len()]
+        self.reference(row)
+    }
+
+    /// The same by its place.
+    pub(super) fn reference(&self, row: usize) -> &&'a M {
+        &self.mappings[(row / self.run) % self.mappings.len()]
     }
 }
 

@@ -31,6 +31,8 @@ pub enum Target<'a, T> {
     Soft(View<'a, T>),
     /// A set of labels per row, each with the same mass: not empty, no label twice.
     Sets(&'a [&'a [usize]]),
+    /// The same as an array of the scores' shape, `true` at the labels.
+    Labels(View<'a, bool>),
 }
 
 /// How targets are changed before they meet a row.
@@ -46,8 +48,10 @@ pub(super) struct Treatment<'a> {
 pub(super) struct Targets<'a, T> {
     operation: &'static str,
     source: Target<'a, T>,
-    soft: Option<RowLayout>,
+    /// The rows of targets that are arrays.
+    layout: Option<RowLayout>,
     rows: usize,
+    classes: usize,
     treatment: Treatment<'a>,
 }
 
@@ -93,7 +97,7 @@ impl<'a, T: Float> Targets<'a, T> {
             let expected = format!("one per class ({classes})");
             fits(weights.len() == classes, "class_weights", expected, weights.len().to_string())?;
         }
-        let soft = match &source {
+        let layout = match &source {
             Target::Classes(y) => {
                 fits(y.len() == rows, "the target", format!("one class per row ({rows})"), y.len().to_string())?;
                 check_classes(operation, y, classes, treatment.ignore)?;
@@ -109,8 +113,13 @@ impl<'a, T: Float> Targets<'a, T> {
                 fits(y.shape() == shape, "the target", expected, format!("{:?}", y.shape()))?;
                 Some(y.layout.rows(axis))
             }
+            Target::Labels(y) => {
+                let expected = format!("of the scores' shape {shape:?}");
+                fits(y.shape() == shape, "the target", expected, format!("{:?}", y.shape()))?;
+                Some(y.layout.rows(axis))
+            }
         };
-        Ok(Self { operation, source, soft, rows, treatment })
+        Ok(Self { operation, source, layout, rows, classes, treatment })
     }
 
     /// The class of a row, `None` if it is ignored, where targets are classes and nothing else is asked of
@@ -139,6 +148,13 @@ impl<'a, T: Float> Targets<'a, T> {
                 let mean = |set: &[usize]| numeric::sum(set.iter().map(|c| weight(*c))) / set.len() as f64;
                 numeric::sum(sets.iter().map(|set| mean(set)))
             }
+            Target::Labels(_) if self.treatment.weights.is_none() => self.rows as f64,
+            // A row without a label is an error of its own.
+            Target::Labels(_) => numeric::sum((0..self.rows).map(|row| {
+                let is_label = self.labels(row);
+                let labels = || (0..self.classes).filter(|class| is_label(*class));
+                numeric::sum(labels().map(weight)) / labels().count().max(1) as f64
+            })),
         }
     }
 
@@ -186,16 +202,94 @@ impl<'a, T: Float> Targets<'a, T> {
         match &self.source {
             Target::Classes(classes) => put(classes[row] as usize, 1.0),
             Target::Sets(sets) => sets[row].iter().for_each(|class| put(*class, 1.0 / sets[row].len() as f64)),
+            Target::Labels(_) => {
+                let (is_label, count) = (self.labels(row), self.label_count(row)?);
+                (0..self.classes).filter(|class| is_label(*class)).for_each(|class| put(class, 1.0 / count));
+            }
             Target::Soft(view) => {
-                let rows = self.soft.as_ref().expect("a soft target has a layout");
+                let rows = self.layout.as_ref().expect("a soft target has a layout");
                 let masses = rows.read(view.data, row, gather);
-                let scale = check_distribution(self.operation, row, masses)?;
+                let scale =
+                    check_distribution(self.operation, row, masses.iter().map(|mass| mass.widen()), T::EPSILON)?;
                 for (class, mass) in masses.iter().enumerate().filter(|(_, mass)| mass.widen() > 0.0) {
                     put(class, mass.widen() / scale);
                 }
             }
         }
         Ok(inside)
+    }
+
+    /// Which classes are labels of a row.
+    fn labels(&self, row: usize) -> impl Fn(usize) -> bool + '_ {
+        let at = self.layout.as_ref().map_or((0, 0), |layout| layout.position(row));
+        let data = if let Target::Labels(view) = &self.source { view.data } else { &[] };
+        move |class| data[(at.0 + class as isize * at.1) as usize]
+    }
+
+    /// How many there are, at least one.
+    fn label_count(&self, row: usize) -> Result<f64> {
+        let is_label = self.labels(row);
+        match (0..self.classes).filter(|class| is_label(*class)).count() {
+            0 => Err(Error::Target {
+                operation: self.operation,
+                row,
+                expected: "a set of labels, not empty".into(),
+                got: "the empty set".into(),
+            }),
+            count => Ok(count as f64),
+        }
+    }
+
+    /// The target of a row that is not copied: `counts` says which entries take part, `n` how many do.
+    pub(super) fn masses(
+        &'a self,
+        row: usize,
+        n: usize,
+        counts: impl Fn(usize) -> bool,
+    ) -> Result<(Effective, Masses<'a>)> {
+        let Treatment { smoothing, weights, .. } = self.treatment;
+        let mut masses = Masses {
+            raw: self.raw(row)?,
+            kept: 1.0 - smoothing,
+            share: smoothing / n.max(1) as f64,
+            weights,
+            total: 1.0,
+        };
+        let is_weighed = |class: usize| weights.is_none_or(|w| w[class] != 0.0);
+        let is_lost = |class: usize| !counts(class) && (masses.raw)(class) > 0.0 && is_weighed(class);
+        if (0..self.classes).any(is_lost) {
+            return Ok((Effective::Masked, masses));
+        }
+        if weights.is_some() {
+            masses.total = numeric::sum((0..self.classes).filter(|i| counts(*i)).map(|i| masses.of(i)));
+        }
+        let weight = if weights.is_some() { masses.total } else { 1.0 };
+        Ok((if weight == 0.0 { Effective::Nothing } else { Effective::Dense(weight) }, masses))
+    }
+
+    /// The mass of a class, before smoothing and weights.
+    fn raw(&'a self, row: usize) -> Result<Box<dyn Fn(usize) -> f64 + 'a>> {
+        Ok(match &self.source {
+            Target::Classes(classes) => {
+                let own = classes[row] as usize;
+                Box::new(move |class| if class == own { 1.0 } else { 0.0 })
+            }
+            Target::Sets(sets) => {
+                let mut set = sets[row].to_vec();
+                set.sort_unstable();
+                Box::new(move |class| if set.binary_search(&class).is_ok() { 1.0 / set.len() as f64 } else { 0.0 })
+            }
+            Target::Labels(_) => {
+                let (is_label, count) = (self.labels(row), self.label_count(row)?);
+                Box::new(move |class| if is_label(class) { 1.0 / count } else { 0.0 })
+            }
+            Target::Soft(view) => {
+                let (first, step) = self.layout.as_ref().map_or((0, 0), |layout| layout.position(row));
+                let mass = move |class: usize| view.data[(first + class as isize * step) as usize].widen();
+                let scale = check_distribution(self.operation, row, (0..self.classes).map(mass), T::EPSILON)?;
+                Box::new(move |class| mass(class) / scale)
+            }
+        })
     }
 
     /// Replaces `y` by `w ⊙ y / W` and returns `W = <w, y>`: 1 without weights.
@@ -207,6 +301,25 @@ impl<'a, T: Float> Targets<'a, T> {
             y.iter_mut().for_each(|y| *y /= weight);
         }
         weight
+    }
+}
+
+/// The masses of a row's target by class, for entries that take part.
+pub(super) struct Masses<'a> {
+    raw: Box<dyn Fn(usize) -> f64 + 'a>,
+    /// The share that smoothing leaves, and what it adds to every entry.
+    kept: f64,
+    share: f64,
+    weights: Option<&'a [f64]>,
+    /// `<w, y>`.
+    total: f64,
+}
+
+impl Masses<'_> {
+    /// The mass of a class that takes part.
+    pub(super) fn of(&self, class: usize) -> f64 {
+        let smooth = self.kept * (self.raw)(class) + self.share;
+        smooth * self.weights.map_or(1.0, |weights| weights[class]) / self.total
     }
 }
 
@@ -243,15 +356,20 @@ fn check_sets(operation: &'static str, sets: &[&[usize]], classes: usize) -> Res
 }
 
 /// What to divide the masses by: 1, or their sum where it is off by more than the rounding of `f64`.
-fn check_distribution<T: Float>(operation: &'static str, row: usize, masses: &[T]) -> Result<f64> {
+fn check_distribution(
+    operation: &'static str,
+    row: usize,
+    masses: impl Iterator<Item = f64> + Clone,
+    epsilon: f64,
+) -> Result<f64> {
     let fail = |expected: &str, got| Err(Error::Target { operation, row, expected: expected.into(), got });
     // Not `m < 0`: NaN is no mass either.
-    if let Some(i) = masses.iter().position(|m| !(m.widen() >= 0.0 && m.widen().is_finite())) {
-        return fail("a distribution: no negative mass, none infinite", format!("{} at index {i}", masses[i].widen()));
+    if let Some((i, mass)) = masses.clone().enumerate().find(|(_, m)| !(*m >= 0.0 && m.is_finite())) {
+        return fail("a distribution: no negative mass, none infinite", format!("{mass} at index {i}"));
     }
-    let sum = numeric::sum(masses.iter().map(|m| m.widen()));
+    let sum = numeric::sum(masses);
     let off = (sum - 1.0).abs();
-    if off > f64::max(1e-4, 16.0 * T::EPSILON) {
+    if off > f64::max(1e-4, 16.0 * epsilon) {
         return fail("a distribution: masses that sum to 1", format!("a sum of {sum}"));
     }
     Ok(if off <= 1e-13 { 1.0 } else { sum })

@@ -24,7 +24,7 @@ pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> f
     let gap = |z: f64| m * ((z - anchor) / gamma);
     work.clear();
     work.extend(z.iter().filter(|z| **z >= anchor).map(|z| gap(*z)));
-    let w = anchor_probability(work, m);
+    let w = anchor_probability(work.iter().map(|gap| (*gap, 1.0)), m);
     let floor = w.powf(m);
     for z in z.iter_mut() {
         *z = if *z >= anchor { lifted(gap(*z), w, floor, m) } else { 0.0 };
@@ -62,15 +62,16 @@ fn smallest_supported(z: &mut [f64], m: f64, gamma: f64) -> f64 {
     anchor
 }
 
-/// `w` with `Σ (gap + w^m)^{1/m} = 1`, by Newton from the right.
-fn anchor_probability(gaps: &[f64], m: f64) -> f64 {
+/// `w` with `Σ (gap + w^m)^{1/m} = 1`, by Newton from the right. Each gap stands for so many.
+fn anchor_probability(gaps: impl Iterator<Item = (f64, f64)> + Clone, m: f64) -> f64 {
     // The anchor is the smallest of k probabilities, and every p is at least its gap^{1/m}.
-    let others = numeric::sum(gaps.iter().map(|g| root(*g, m)));
-    let mut w = (1.0 / gaps.len() as f64).min((1.0 - others).max(0.0));
+    let others = numeric::sum(gaps.clone().map(|(g, n)| n * root(g, m)));
+    let count: f64 = gaps.clone().map(|(_, n)| n).sum();
+    let mut w = (1.0 / count).min((1.0 - others).max(0.0));
     for _ in 0..MAX_STEPS {
         let floor = w.powf(m);
-        let excess = numeric::sum(gaps.iter().map(|g| lifted(*g, w, floor, m)).chain([-1.0]));
-        let slope: f64 = gaps.iter().map(|g| (w / lifted(*g, w, floor, m)).powf(m - 1.0)).sum();
+        let excess = numeric::sum(gaps.clone().map(|(g, n)| n * lifted(g, w, floor, m)).chain([-1.0]));
+        let slope: f64 = gaps.clone().map(|(g, n)| n * (w / lifted(g, w, floor, m)).powf(m - 1.0)).sum();
         let next = w - excess / slope;
         if next.is_nan() || next >= w || next <= 0.0 {
             break;
@@ -82,4 +83,57 @@ fn anchor_probability(gaps: &[f64], m: f64) -> f64 {
         }
     }
     w
+}
+
+/// A row of α-entmax without a list of its scores: its anchor and that entry's probability.
+pub(crate) struct Lift {
+    anchor: f64,
+    w: f64,
+    floor: f64,
+    m: f64,
+    gamma: f64,
+}
+
+impl Lift {
+    /// The probability of a score.
+    pub(crate) fn p(&self, z: f64) -> f64 {
+        let Self { anchor, w, floor, m, gamma } = *self;
+        if z >= anchor { lifted(m * ((z - anchor) / gamma), w, floor, m) } else { 0.0 }
+    }
+}
+
+/// [`solve`] by passes over scores of which each stands for so many; `top` is the largest.
+///
+/// `C^m` is nearly linear in the pivot (for equal scores it is), so that its root is bracketed by false position, the
+/// stale end halved (Illinois), until no score is left between the ends.
+pub(crate) fn by_passes(scores: impl Iterator<Item = (f64, f64)> + Clone, top: f64, m: f64, gamma: f64) -> Lift {
+    let excess = |pivot: f64| {
+        let above = scores.clone().filter(|(z, _)| *z > pivot);
+        numeric::sum(above.map(|(z, n)| n * root(m * ((z - pivot) / gamma), m))).powf(m) - 1.0
+    };
+    // Scores at `low` and below have no mass, those at `high` and above do.
+    let (mut low, mut high) = (top - gamma / m, top);
+    let (mut at_low, mut at_high, mut halvings) = (excess(low), excess(high), 0);
+    loop {
+        // The nearest scores inside decide whether there is anything left to ask.
+        let mut inside = scores.clone().map(|(z, _)| z).filter(|z| *z > low && *z < high);
+        let Some(first) = inside.next() else { break };
+        let (least, most) = inside.fold((first, first), |(a, b), z| (a.min(z), b.max(z)));
+        let guess = high - (high - low) * (at_high / (at_high - at_low));
+        halvings += 1;
+        let is_late = halvings % 4 == 0;
+        let pivot = if is_late || !(guess > low && guess < high) { low + 0.5 * (high - low) } else { guess };
+        // A score that is there: every question settles at least one.
+        let pivot = pivot.clamp(least, most);
+        let value = excess(pivot);
+        if value < 0.0 {
+            (high, at_high, at_low) = (pivot, value, 0.5 * at_low);
+        } else {
+            (low, at_low, at_high) = (pivot, value, 0.5 * at_high);
+        }
+    }
+    let anchor = scores.clone().map(|(z, _)| z).filter(|z| *z >= high).fold(top, f64::min);
+    let gaps = scores.filter(|(z, _)| *z >= anchor).map(|(z, n)| (m * ((z - anchor) / gamma), n));
+    let w = anchor_probability(gaps, m);
+    Lift { anchor, w, floor: w.powf(m), m, gamma }
 }

@@ -47,6 +47,35 @@ impl Capped {
         capped
     }
 
+    /// The same by passes over scores of which each stands for so many, and which are more than the budget.
+    pub(crate) fn by_passes(scores: impl Iterator<Item = (f64, f64)> + Clone, budget: f64, gamma: f64) -> Self {
+        let mut capped = Self { anchor: ranked(scores.clone(), budget.ceil()), gamma, u: 0.0, correction: 0.0 };
+        // The sum is a broken line in u: Newton inside a bracket that is halved where a step would leave it.
+        let (mut low, mut high) = (0.0, 1.0);
+        for _ in 0..200 {
+            let (mut slope, u) = (0.0, capped.u);
+            let sum = numeric::sum(scores.clone().map(|(z, n)| {
+                let raw = (z - capped.anchor) / gamma + u;
+                slope += if is_inside(raw) { n } else { 0.0 };
+                n * raw.clamp(0.0, 1.0)
+            }));
+            *(if sum < budget { &mut low } else { &mut high }) = u;
+            let next = u + (budget - sum) / slope;
+            let next = if next > low && next < high { next } else { low + 0.5 * (high - low) };
+            if sum == budget || next == u || next == low || next == high {
+                break;
+            }
+            capped.u = next;
+        }
+        let inside = |capped: &Self, z: f64| is_inside(capped.value(z));
+        let sum = numeric::sum(scores.clone().map(|(z, n)| n * capped.value(z)));
+        let count: f64 = scores.filter(|(z, _)| inside(&capped, *z)).map(|(_, n)| n).sum();
+        if count > 0.0 {
+            capped.correction = (budget - sum) / count;
+        }
+        capped
+    }
+
     /// The probability of a score.
     pub(crate) fn value(&self, z: f64) -> f64 {
         let raw = (z - self.anchor) / self.gamma + self.u;
@@ -57,6 +86,31 @@ impl Capped {
     pub(crate) fn tau(&self) -> f64 {
         self.anchor / self.gamma - self.u
     }
+}
+
+/// The score of that rank, counted from 1 at the largest, by passes over scores of which each stands for so many: its
+/// bits, eight at a time.
+fn ranked(scores: impl Iterator<Item = (f64, f64)> + Clone, rank: f64) -> f64 {
+    // Larger numbers have larger keys; −0 is 0.
+    let key = |z: f64| {
+        let bits = (z + 0.0).to_bits();
+        if bits >> 63 == 0 { bits | 1 << 63 } else { !bits }
+    };
+    let (mut known, mut above) = (0u64, 0.0);
+    for shift in (0..64).step_by(8).rev() {
+        let mut counts = [0.0; 256];
+        let is_open = |key: u64| shift == 56 || key >> (shift + 8) == known;
+        for (k, n) in scores.clone().map(|(z, n)| (key(z), n)).filter(|(k, _)| is_open(*k)) {
+            counts[(k >> shift) as usize & 255] += n;
+        }
+        let mut digit = 255;
+        while digit > 0 && above + counts[digit] < rank {
+            above += counts[digit];
+            digit -= 1;
+        }
+        known = known << 8 | digit as u64;
+    }
+    f64::from_bits(if known >> 63 == 1 { known & !(1 << 63) } else { !known })
 }
 
 /// Whether an entry is neither empty nor full.

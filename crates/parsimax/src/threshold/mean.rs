@@ -8,8 +8,10 @@
 use crate::numeric;
 
 /// The mean of a row, as a threshold.
-pub(crate) struct Mean<'a> {
-    z: &'a [f64],
+pub(crate) struct Mean<'a, I> {
+    /// Scores, each with the number of times it is there.
+    z: I,
+    count: f64,
     /// A power of two that keeps the sum and its products in range.
     unit: f64,
     sum: f64,
@@ -20,10 +22,18 @@ pub(crate) struct Mean<'a> {
     last: Option<(f64, bool)>,
 }
 
-impl<'a> Mean<'a> {
-    /// Of a row with at least one entry. `work` is scratch memory.
-    pub(crate) fn new(z: &'a [f64], work: &'a mut Vec<f64>) -> Self {
-        let largest = z.iter().fold(0.0f64, |a, z| a.max(z.abs()));
+/// Of a row with at least one entry. `work` is scratch memory.
+pub(crate) fn of<'a>(
+    z: &'a [f64],
+    work: &'a mut Vec<f64>,
+) -> Mean<'a, impl Iterator<Item = (f64, f64)> + Clone + use<'a>> {
+    Mean::new(z.iter().map(|z| (*z, 1.0)), work)
+}
+
+impl<'a, I: Iterator<Item = (f64, f64)> + Clone> Mean<'a, I> {
+    /// Of scores of which each stands for so many; there is one.
+    pub(crate) fn new(z: I, work: &'a mut Vec<f64>) -> Self {
+        let largest = z.clone().fold(0.0f64, |a, (z, _)| a.max(z.abs()));
         let unit = if largest > 2f64.powi(600) {
             2f64.powi(-600)
         } else if largest < 2f64.powi(-400) {
@@ -32,19 +42,20 @@ impl<'a> Mean<'a> {
             1.0
         };
         work.clear();
-        let sum = numeric::sum(z.iter().map(|z| z * unit));
-        let doubt = 8.0 * f64::EPSILON * (largest * unit) * z.len() as f64;
-        Self { z, unit, sum, doubt, exact: work, last: None }
+        let sum = numeric::sum(z.clone().map(|(z, n)| n * (z * unit)));
+        let count: f64 = z.clone().map(|(_, n)| n).sum();
+        let doubt = 8.0 * f64::EPSILON * (largest * unit) * count;
+        Self { z, count, unit, sum, doubt, exact: work, last: None }
     }
 
     /// The mean itself, rounded.
     pub(crate) fn value(&self) -> f64 {
-        self.sum / self.z.len() as f64 / self.unit
+        self.sum / self.count / self.unit
     }
 
     /// Whether `score` is at least the mean.
     pub(crate) fn admits(&mut self, score: f64) -> bool {
-        let (count, scaled) = (self.z.len() as f64, score * self.unit);
+        let (count, scaled) = (self.count, score * self.unit);
         let distance = count * scaled - self.sum;
         if distance.abs() > self.doubt {
             return distance > 0.0;
@@ -56,8 +67,9 @@ impl<'a> Mean<'a> {
             return answer;
         }
         if self.exact.is_empty() {
-            for z in self.z {
-                grow(self.exact, -z * self.unit);
+            // Scores that stand for many are narrow: the product is exact.
+            for (z, n) in self.z.clone() {
+                grow(self.exact, -n * (z * self.unit));
             }
         }
         let mut difference = self.exact.clone();
@@ -92,7 +104,7 @@ mod tests {
 
     fn admitted(z: &[f64]) -> Vec<bool> {
         let mut work = Vec::new();
-        let mut mean = Mean::new(z, &mut work);
+        let mut mean = of(z, &mut work);
         z.iter().map(|z| mean.admits(*z)).collect()
     }
 

@@ -78,6 +78,7 @@ fn shape(z: &[f64], target: &Target<'_, f64>) -> Vec<usize> {
         Target::Classes(y) => y.len(),
         Target::Sets(y) => y.len(),
         Target::Soft(y) => return y.shape().to_vec(),
+        Target::Labels(y) => return y.shape().to_vec(),
     };
     vec![rows, z.len() / rows]
 }

@@ -6,6 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 import parsimax.torch as pt  # noqa: E402
+from parsimax.torch import _tiles  # noqa: E402
 
 
 def pair(**options):
@@ -79,3 +80,62 @@ def test_inside_torchs_encoder_layer():
     for mode in (True, False):
         layer.train(mode)
         assert layer(torch.randn(2, 5, 8)).isfinite().all()
+
+
+MAPPINGS = ["softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "ev_softmax", "adaptive"]
+
+
+@pytest.mark.parametrize("tile", [1, 7, 1 << 15])
+@pytest.mark.parametrize("mapping", [*MAPPINGS, pt.EntmaxBisect(1.3), pt.Oscarmax(exact=False), pt.Fusedmax(0.2)])
+@pytest.mark.parametrize(
+    "options", [{}, {"kdim": 6, "vdim": 5, "bias": False}, {"add_zero_attn": True, "add_bias_kv": True}]
+)
+def test_without_a_gradient_it_goes_head_by_head(monkeypatch, options, mapping, tile):
+    torch.manual_seed(1)
+    layer = pt.MultiheadAttention(8, 2, **options, batch_first=True, mapping=mapping).eval()
+    query, key = torch.randn(3, 4, 8), torch.randn(3, 5, options.get("kdim", 8))
+    value = torch.randn(3, 5, options.get("vdim", 8))
+    padding = torch.zeros(3, 5, dtype=torch.bool)
+    padding[1, 3:] = True
+    boolean = torch.rand(4, 5) < 0.5
+    boolean[2] = True
+    masks = [None, boolean, torch.randn(4, 5), torch.rand(6, 4, 5) < 0.5, torch.randn(6, 4, 5)]
+    monkeypatch.setattr(_tiles, "TILE", tile)
+    ways = []
+    attend = _tiles.attend
+    monkeypatch.setattr(_tiles, "attend", lambda *arguments: ways.append(1) or attend(*arguments))
+    for mask, pad in itertools.product(masks, [None, padding, torch.randn(3, 5)]):
+        results = []
+        for worth in (1 << 30, 0):
+            monkeypatch.setattr(_tiles, "WORTH", worth)
+            with torch.no_grad():
+                out, weights = layer(query, key, value, attn_mask=mask, key_padding_mask=pad, need_weights=False)
+            assert weights is None
+            results.append(out)
+        torch.testing.assert_close(*results, atol=1e-5, rtol=1e-5)
+    assert len(ways) == len(masks) * 3
+
+
+def test_other_ways_to_attend_are_left_alone(monkeypatch):
+    monkeypatch.setattr(_tiles, "WORTH", 0)
+    monkeypatch.setattr(_tiles, "attend", lambda *_: pytest.fail("not for this call"))
+    x = torch.randn(2, 4, 8)
+    layer = pt.MultiheadAttention(8, 2, batch_first=True)
+    assert layer(x, x, x, need_weights=False)[0].requires_grad
+    with torch.no_grad():
+        assert layer(x, x, x)[1].shape == (2, 4, 4)
+        pt.MultiheadAttention(8, 2, dropout=0.5, batch_first=True)(x, x, x, need_weights=False)
+        own = pt.MultiheadAttention(8, 2, batch_first=True, mapping=lambda z, mask: pt.sparsemax(z, mask=mask))
+        own(x, x, x, need_weights=False)
+
+
+def test_masks_must_fit():
+    layer, x = pt.MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 4, 8)
+    with pytest.raises(ValueError, match="attn_mask"):
+        layer(x, x, x, attn_mask=torch.zeros(3, 4, dtype=torch.bool))
+    with pytest.raises(TypeError, match="attn_mask"):
+        layer(x, x, x, attn_mask=torch.zeros(4, 4, dtype=torch.int64))
+    with pytest.raises(ValueError, match="key_padding_mask"):
+        layer(x, x, x, key_padding_mask=torch.zeros(4, 2, dtype=torch.bool))
+    with pytest.raises(TypeError, match="key_padding_mask"):
+        layer(x, x, x, key_padding_mask=[True])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from . import _functional as F
+from . import _tiles
 from ._modules import AdaptiveEntmax
 
 _BY_NAME = {
@@ -80,10 +81,19 @@ class MultiheadAttention(nn.MultiheadAttention):
             key_padding_mask = None if key_padding_mask is None else key_padding_mask.unsqueeze(0)
         elif not self.batch_first:
             query, key, value = (x.transpose(0, 1) for x in (query, key, value))
-        q, k, v = self._project(query, key, value)
-        batch, queries, keys = q.shape[0], q.shape[1], k.shape[1]
-        bias, allowed = self._masks(attn_mask, key_padding_mask, batch, queries, keys, q.dtype)
-        k, v, bias, allowed = self._extra_keys(k, v, bias, allowed)
+        attn_mask, padding = self._masks(attn_mask, key_padding_mask, query.shape[0], query.shape[1], key.shape[1])
+        inputs = (query, key, value)
+        if not need_weights and _tiles.suits(self, inputs, (attn_mask, padding)):
+            rule = _tiles.rule(self.mapping)
+            if rule is not None:
+                return self._restored(_tiles.attend(self, inputs, attn_mask, padding, rule), batched), None
+        weights, biases = self._projections()
+        linear = torch.nn.functional.linear
+        q, k, v = (linear(x, w, b) for x, w, b in zip(inputs, weights, biases, strict=True))
+        bias, allowed = self._combined(attn_mask, None if padding is None else padding[:, None, None, :], q.dtype)
+        if self.bias_k is not None:
+            k = torch.cat([k, self.bias_k.expand(k.shape[0], 1, -1)], dim=1)
+            v = torch.cat([v, self.bias_v.expand(v.shape[0], 1, -1)], dim=1)
         q, k, v = (x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for x in (q, k, v))
         if self.add_zero_attn:
             k, v = (torch.nn.functional.pad(x, (0, 0, 0, 1)) for x in (k, v))
@@ -93,27 +103,34 @@ class MultiheadAttention(nn.MultiheadAttention):
         weights = self.mapping(scores, mask=allowed)
         dropped = torch.nn.functional.dropout(weights, self.dropout, self.training)
         out = self.out_proj((dropped @ v.to(dropped.dtype)).transpose(1, 2).flatten(2).to(query.dtype))
-        if not batched:
-            out = out.squeeze(0)
-        elif not self.batch_first:
-            out = out.transpose(0, 1)
+        out = self._restored(out, batched)
         if not need_weights:
             return out, None
         weights = weights.mean(1) if average_attn_weights else weights
         return out, weights if batched else weights.squeeze(0)
 
-    def _project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _restored(self, out: Tensor, batched: bool) -> Tensor:
+        """The result with its dimensions where the caller has them."""
+        if not batched:
+            return out.squeeze(0)
+        return out if self.batch_first else out.transpose(0, 1)
+
+    def _projections(self) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
+        """Weights and biases of queries, keys and values."""
         if self._qkv_same_embed_dim:
             weights = self.in_proj_weight.chunk(3)
         else:
             weights = (self.q_proj_weight, self.k_proj_weight, self.v_proj_weight)
-        biases = (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
-        linear = torch.nn.functional.linear
-        return tuple(linear(x, w, b) for x, w, b in zip((query, key, value), weights, biases, strict=True))
+        return weights, (None,) * 3 if self.in_proj_bias is None else self.in_proj_bias.chunk(3)
 
-    def _masks(self, attn_mask, padding, batch, queries, keys, dtype):
-        """What is added to the scores, and where attention is allowed (both broadcast over heads)."""
-        bias, allowed = None, None
+    def _masks(self, attn_mask, padding, batch, queries, keys):
+        """The masks, checked; one that differs between heads with a dimension for them."""
+        for name, mask in (("attn_mask", attn_mask), ("key_padding_mask", padding)):
+            if mask is None:
+                continue
+            if not isinstance(mask, Tensor) or not (mask.dtype == torch.bool or mask.dtype.is_floating_point):
+                got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
+                raise TypeError(f"MultiheadAttention: {name} must be a boolean or floating-point tensor, got {got}")
         if attn_mask is not None:
             wanted = ((queries, keys), (batch * self.num_heads, queries, keys))
             if tuple(attn_mask.shape) not in wanted:
@@ -123,33 +140,29 @@ class MultiheadAttention(nn.MultiheadAttention):
                 )
             if attn_mask.dim() == 3:
                 attn_mask = attn_mask.unflatten(0, (batch, self.num_heads))
-            if attn_mask.dtype == torch.bool:
-                allowed = ~attn_mask
-            else:
-                bias = attn_mask.to(dtype)
-        if padding is not None:
-            if tuple(padding.shape) != (batch, keys):
-                raise ValueError(
-                    f"MultiheadAttention: key_padding_mask must have shape {(batch, keys)}, got {tuple(padding.shape)}"
-                )
-            padding = padding[:, None, None, :]
-            if padding.dtype == torch.bool:
-                allowed = ~padding if allowed is None else allowed & ~padding
-            else:
-                bias = padding.to(dtype) if bias is None else bias + padding.to(dtype)
-        return bias, allowed
+        if padding is not None and tuple(padding.shape) != (batch, keys):
+            raise ValueError(
+                f"MultiheadAttention: key_padding_mask must have shape {(batch, keys)}, got {tuple(padding.shape)}"
+            )
+        return attn_mask, padding
 
-    def _extra_keys(self, k, v, bias, allowed):
-        """The keys that ``add_bias_kv`` and ``add_zero_attn`` put behind the others; never masked."""
+    def _combined(self, attn_mask, padding, dtype):
+        """What is added to the scores, and where attention is allowed. Keys that ``add_bias_kv`` and ``add_zero_attn``
+        put behind the others are never masked."""
+        bias, allowed = None, None
+        for mask in (attn_mask, padding):
+            if mask is None:
+                continue
+            if mask.dtype == torch.bool:
+                allowed = ~mask if allowed is None else allowed & ~mask
+            else:
+                bias = mask.to(dtype) if bias is None else bias + mask.to(dtype)
         extra = int(self.bias_k is not None) + int(self.add_zero_attn)
-        if self.bias_k is not None:
-            k = torch.cat([k, self.bias_k.expand(k.shape[0], 1, -1)], dim=1)
-            v = torch.cat([v, self.bias_v.expand(v.shape[0], 1, -1)], dim=1)
         if extra:
             pad = torch.nn.functional.pad
             bias = None if bias is None else pad(bias, (0, extra))
             allowed = None if allowed is None else pad(allowed, (0, extra), value=True)
-        return k, v, bias, allowed
+        return bias, allowed
 
     def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
         # Torch's state has no entries for a mapping that learns; it keeps its own.

@@ -32,7 +32,7 @@ def real(kind: Kind, name: str, value: object) -> np.ndarray:
     if type(value) is not np.ndarray:
         if isinstance(value, np.ma.MaskedArray):
             raise TypeError(f"{kind.name}: {name} must not be a masked array; pass mask=~{name}.mask")
-        value = np.asarray(value)
+        value = array_of(kind, name, value)
     dtype = value.dtype
     if dtype.kind in "iu" or (dtype.kind == "f" and (dtype.itemsize > 8 or not dtype.isnative)):
         target = np.float64 if dtype.kind in "iu" or dtype.itemsize > 8 else dtype.newbyteorder("=")
@@ -40,6 +40,14 @@ def real(kind: Kind, name: str, value: object) -> np.ndarray:
     elif dtype.kind != "f" and dtype.name != "bfloat16":
         raise TypeError(f"{kind.name}: {name} must hold real numbers, got dtype {dtype}")
     return value if value.flags.aligned else value.copy()
+
+
+def array_of(kind: Kind, name: str, value: object) -> np.ndarray:
+    """The value as an array, or an error that names the argument."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{kind.name}: {name} must be an array: {error}") from None
 
 
 def bits(array: np.ndarray) -> np.ndarray:
@@ -62,7 +70,7 @@ def check_mask(kind: Kind, mask: object, shape: tuple[int, ...]) -> np.ndarray |
     """The mask, broadcast to the scores without a copy."""
     if mask is None:
         return None
-    array = np.asarray(mask)
+    array = array_of(kind, "mask", mask)
     if array.dtype != np.bool_:
         raise TypeError(f"{kind.name}: mask must be boolean (True = takes part), got dtype {array.dtype}")
     try:
@@ -88,7 +96,7 @@ def check_out(kind: Kind, out: object, like: np.ndarray) -> np.ndarray:
 
 def parameter(kind: Kind, value: object, shape: tuple[int, ...], axis: int) -> float | Groups | None:
     """A number as it is; an array spread over the rows."""
-    if kind.param is None or value is None:
+    if kind.param is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)

@@ -321,15 +321,15 @@ fn sparse_results_take_less_than_a_megabyte_beyond_their_arrays() {
     }
 }
 
-fn sparse<T: parsimax::Float>(mapping: &Box<dyn Mapping>, z: &[T], shape: [usize; 2], tolerance: f64) {
+fn sparse<T: parsimax::Float>(mapping: &dyn Mapping, z: &[T], shape: [usize; 2], tolerance: f64) {
     let (mut result, z) = (None, View::new(z, &shape).unwrap());
-    let bytes = peak(|| result = Some(Rows::new(mapping).csr(z.clone()).unwrap()));
+    let bytes = peak(|| result = Some(Rows::new(&mapping).csr(z.clone()).unwrap()));
     let csr = result.unwrap();
     let own = 8 * csr.indptr.capacity() + 4 * csr.indices.capacity() + size_of::<T>() * csr.values.capacity();
     let least = 8 * csr.indptr.len() + (4 + size_of::<T>()) * csr.values.len();
     assert!(own == least && bytes < own + MEGABYTE, "{shape:?}: {} bytes beyond {own}", bytes - own);
     let mut dense = vec![T::default(); shape[0] * shape[1]];
-    Rows::new(mapping).forward(z, ViewMut::new(&mut dense, &shape).unwrap()).unwrap();
+    Rows::new(&mapping).forward(z, ViewMut::new(&mut dense, &shape).unwrap()).unwrap();
     for (p, want) in csr.to_dense().iter().zip(&dense) {
         assert!((p.widen() - want.widen()).abs() < tolerance, "{shape:?}: {p:?} {want:?}");
     }

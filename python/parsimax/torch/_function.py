@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 from .. import _table
 from . import _call, _device, _formulas
 from ._call import FLOATS, _interpreters, _modes, _tracing, is_plain, ordinary
-from ._spec import Spec, check_mask, dimension, parameter, scores
+from ._spec import Spec, check_mask, dense, dimension, parameter, scores
 
 _SYMMETRIC_ONLY = frozenset({"oscarmax_approx"})
 
@@ -133,6 +133,7 @@ _fast: dict[tuple, object] = {}
 _is_grad_enabled = torch.is_grad_enabled
 _is_autocast = torch._C._is_any_autocast_enabled
 _empty_like = torch.empty_like
+_strided = torch.strided
 _floats = FLOATS.get
 _get_num_threads = torch.get_num_threads
 
@@ -147,8 +148,12 @@ def apply(name, z, param=None, dim=-1, gamma=1.0, mask=None, out=None):
         and type(z) is Tensor
         and z.is_cpu
         and (code := _floats(z.dtype)) is not None
+        and z.layout is _strided
         and z.is_contiguous()
+        and not z.is_neg()
+        and not z.is_nested
         and not (z.requires_grad and _is_grad_enabled())
+        and type(dim) is int
         and (dim == -1 or dim == z.ndim - 1)
         and (code > 1 or not _is_autocast())  # autocast concerns narrow scores alone
         and _interpreters() is None  # the four lines of `ordinary`, without the call
@@ -217,12 +222,15 @@ def _into(out, z, theta, mask, spec):
     kind = spec.kind
     if not isinstance(out, Tensor):
         raise TypeError(f"{kind.name}: out must be a tensor, got {type(out).__name__}")
+    dense(kind, "out", out, z.device)
     if out.shape != z.shape:
         raise ValueError(f"{kind.name}: out must have shape {tuple(z.shape)}, got {tuple(out.shape)}")
     if out.dtype != z.dtype:
         raise TypeError(f"{kind.name}: out must have dtype {z.dtype}, got {out.dtype}")
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (z, theta, out)):
         raise ValueError(f"{kind.name}: out does not go with gradients; use torch.no_grad()")
+    if out.numel() and _reach(out) is None:
+        raise ValueError(f"{kind.name}: out must have a place of its own for every entry")
     if z.numel() and ordinary() and is_plain(z, theta, mask, out) and not _overlaps(out, z, mask):
         _call.forward(z.detach(), theta, mask, spec, out)
         torch.autograd.graph.increment_version(out)
@@ -231,21 +239,25 @@ def _into(out, z, theta, mask, spec):
 
 
 def _overlaps(out: Tensor, *inputs: Tensor | None) -> bool:
-    """Whether a result could not be written while the others are read, or has no place of its own for every entry."""
-    size = out.element_size()
-    steps = sorted((abs(s), n) for s, n in zip(out.stride(), out.shape, strict=True) if n > 1)
-    reach = 0
-    for step, n in steps:
-        if step <= reach:
-            return True
-        reach += step * (n - 1)
-    low, high = out.data_ptr(), out.data_ptr() + (reach + 1) * size
+    """Whether a result could not be written while the others are read."""
+    low, high = out.data_ptr(), out.data_ptr() + ((_reach(out) or 0) + 1) * out.element_size()
     for t in inputs:
         if t is not None and t.numel():
             span = sum((n - 1) * s for s, n in zip(t.stride(), t.shape, strict=True))
             if t.data_ptr() < high and low < t.data_ptr() + (span + 1) * t.element_size():
                 return True
     return False
+
+
+def _reach(t: Tensor) -> int | None:
+    """How far the last entry is from the first; None if entries share a place."""
+    steps = sorted((abs(s), n) for s, n in zip(t.stride(), t.shape, strict=True) if n > 1)
+    reach = 0
+    for step, n in steps:
+        if step <= reach:
+            return None
+        reach += step * (n - 1)
+    return reach
 
 
 def hourglass(z: Tensor, q: float, mask: Tensor | None, spec: Spec) -> Tensor:

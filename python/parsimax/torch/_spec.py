@@ -28,6 +28,7 @@ def scores(kind: Kind, z: object) -> Tensor:
     """A floating-point tensor; integers become the default dtype."""
     if not isinstance(z, Tensor):
         raise TypeError(f"{kind.name}: the scores must be a tensor, got {type(z).__name__}")
+    dense(kind, "the scores", z)
     if z.dtype.is_floating_point:
         if z.dtype.itemsize < 2:
             raise TypeError(f"{kind.name}: the scores must be float16, bfloat16, float32 or float64, got {z.dtype}")
@@ -35,6 +36,16 @@ def scores(kind: Kind, z: object) -> Tensor:
     if z.dtype.is_complex or z.dtype == torch.bool:
         raise TypeError(f"{kind.name}: the scores must hold real numbers, got {z.dtype}")
     return z.to(torch.get_default_dtype())
+
+
+def dense(kind: Kind, name: str, t: Tensor, device: torch.device | None = None) -> None:
+    """Checks that a tensor is no sparse, nested or quantised one, and where it is."""
+    if t.layout is not torch.strided or t.is_nested or t.is_quantized:
+        what = "a nested tensor" if t.is_nested else "a quantised tensor" if t.is_quantized else f"layout {t.layout}"
+        raise TypeError(f"{kind.name}: {name} must be a dense tensor, got {what}")
+    # A number may be anywhere that has one.
+    if device is not None and t.device != device and (t.ndim > 0 or t.is_meta):
+        raise ValueError(f"{kind.name}: {name} must be on the device of the scores, {device}, got {t.device}")
 
 
 def dimension(kind: Kind, dim: object, ndim: int) -> int:
@@ -55,6 +66,7 @@ def parameter(kind: Kind, param: object, z: Tensor, dim: int) -> tuple[Tensor | 
     if isinstance(param, Tensor):
         if param.dtype.is_complex or param.dtype == torch.bool:
             raise TypeError(f"{kind.name}: {kind.param} must hold real numbers, got {param.dtype}")
+        dense(kind, kind.param, param, z.device)
         if not kind.varies:
             return None, number(param, kind.param, kind)
         own = (1,) * (z.ndim - param.ndim) + tuple(param.shape)
@@ -77,6 +89,7 @@ def check_mask(kind: Kind, mask: object, z: Tensor) -> Tensor | None:
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         got = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise TypeError(f"{kind.name}: mask must be a boolean tensor (True = takes part), got {got}")
+    dense(kind, "mask", mask, z.device)
     own = (1,) * (z.ndim - mask.ndim) + tuple(mask.shape)
     if len(own) != z.ndim or any(n != 1 and n != m for n, m in zip(own, z.shape, strict=True)):
         raise ValueError(f"{kind.name}: mask must broadcast to shape {tuple(z.shape)}, got {tuple(mask.shape)}")

@@ -18,7 +18,7 @@ use super::lists::{Lists, MOST, Powers, STRIDE, Weighed};
 use super::long::{self, Habit};
 use super::profile::{Profile, Slope};
 use super::scan::{TILE, Zeros, collect_indexed, into_lanes, tile_maxima};
-use super::settle::Goal;
+use super::settle::{Columns, Goal};
 use super::sorted;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
@@ -86,8 +86,8 @@ pub(crate) unsafe fn forward<V: Vector, B: Slope, P: Profile>(
                 let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
                 let places = (group.lists.from, group.lists.level);
                 let done = match gain {
-                    Some(_) => finish::<V, true>(prof, rows, group.crowded, places),
-                    None => finish::<V, false>(prof, rows, group.crowded, places),
+                    Some(_) => finish::<V, true>(&raw const prof, rows, group.crowded, places),
+                    None => finish::<V, false>(&raw const prof, rows, group.crowded, places),
                 };
                 exact = done.exact & group.crowded;
                 for r in (0..here).filter(|r| exact >> r & 1 == 1) {
@@ -377,7 +377,7 @@ unsafe fn first_place<V: Vector>(
         if prof.delta < 1.0 {
             let active = V::lanes_of(asked);
             let goal = Goal { mass: SHARED, steps: FIRST_STEPS, least: least(prof, slots), active, far: active };
-            prof.settle_smooth((c, slots), max, &mut place, goal);
+            prof.settle_smooth(Columns::all(c, slots), max, &mut place, goal);
             return place;
         }
         // Where they are too many to be put in order, the larger ones of two.
@@ -415,7 +415,7 @@ unsafe fn last_place<V: Vector>(
             if is_steep {
                 prof.settle((c, slots), max, &mut place, goal);
             } else {
-                prof.settle_smooth((c, slots), max, &mut place, goal);
+                prof.settle_smooth(Columns::all(c, slots), max, &mut place, goal);
             }
         }
         if ordered != 0 {

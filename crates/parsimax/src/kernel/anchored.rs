@@ -1,4 +1,4 @@
-//! α-entmax of short rows for α > 1.25: `LANES` rows at a time, measured from their smallest supported entry.
+//! α-entmax of short rows for α ≥ 1.1: `LANES` rows at a time, measured from their smallest supported entry.
 //!
 //! Plainly, for each row: keep the entries that may be in the support, find τ, write `[δx − τ]₊^e` with
 //! `δ = α − 1` and `e = 1/δ`. Three things are peculiar.
@@ -17,17 +17,21 @@
 //! is mended (`finish.rs`); one that fails is solved by itself, in f64 ([`alone`]).
 
 use super::alpha::alone;
-use super::finish::{Finished, Rows, finish, reach, shift};
+use super::expo::Known;
+use super::finish::{Finished, Rows, finish, reach};
 use super::level;
-use super::pair::Pair;
-use super::scan::{collect, collect_indexed, into_lanes};
-use super::settle::{Goal, carry};
+use super::profile::{Whole, whole_power};
+use super::scan::{collect_indexed, into_lanes};
+use super::settle::Goal;
 use super::sorted;
 use super::survey::{Seen, survey};
 use super::upright;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::RowSum;
 use super::{Forward, Status};
+
+/// The largest exponent `e`.
+const MOST_EXPONENT: f64 = 10.0;
 
 /// Steps at most on the candidates.
 const STEPS: usize = 16;
@@ -48,19 +52,66 @@ pub(crate) struct Anchored {
     pub(super) most: f32,
     /// A step of the threshold that needs no powers to follow.
     pub(super) reach: f32,
+    /// Powers: of `u` to probabilities, their slopes and curvatures, and from a probability back.
+    pub(super) power: Known,
+    pub(super) slope: Known,
+    pub(super) bend: Known,
+    pub(super) root: Known,
+    /// The exponent `e`, if products do for powers, or 0.
+    whole: u32,
 }
 
 impl Anchored {
     pub(crate) fn new(alpha: f64, scale: f32) -> Anchored {
         let delta = alpha - 1.0;
         let most = (60.0 / delta).min(120.0).exp2() as f32;
-        let (steep, e, scale) = (delta as f32, (1.0 / delta) as f32, delta as f32 * scale);
-        Anchored { delta, steep, e, scale, most, reach: reach(delta) }
+        let e = 1.0 / delta;
+        Anchored {
+            delta,
+            steep: delta as f32,
+            e: e as f32,
+            scale: delta as f32 * scale,
+            most,
+            reach: reach(delta),
+            power: Known::new(e),
+            slope: Known::within(e - 1.0),
+            bend: Known::within(e - 2.0),
+            root: Known::new(delta),
+            whole: Whole::exactly(alpha).map_or(0, |whole| if whole.n > 2 { whole.n } else { 0 }),
+        }
+    }
+
+    /// Whether the mapping goes this way: near α = 1 powers ask for more digits of `u` than there are.
+    pub(crate) fn serves(alpha: f64) -> bool {
+        (alpha - 1.0) * MOST_EXPONENT >= 1.0 - 1e-9
     }
 
     /// A little less than the least `u` that the largest of `n` entries can have, that of equal ones.
     pub(super) fn least(&self, n: usize) -> f32 {
         (0.9 * (n as f64).powf(-self.delta) as f32).max(TINY)
+    }
+
+    /// What counts as a `u` of 0, for α < 2, and has the power 0.
+    pub(super) fn nothing(&self) -> f32 {
+        if self.whole > 0 { 0.0 } else { Known::NOTHING }
+    }
+
+    /// `u^{e−1}` for α < 2 and `u` from [`nothing`](Anchored::nothing) on.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn slope<V: Vector>(&self, u: V) -> V {
+        if self.whole > 0 { whole_power(u, self.whole - 1) } else { u.raised_within(&self.slope) }
+    }
+
+    /// The same of `u^{e−2}`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn bend<V: Vector>(&self, u: V) -> V {
+        if self.whole > 0 { whole_power(u, self.whole - 2) } else { u.raised_within(&self.bend) }
     }
 
     /// `u^e` for `u ≥ TINY`.
@@ -71,7 +122,7 @@ impl Anchored {
     pub(super) unsafe fn power<V: Vector>(&self, u: V) -> V {
         // At α = 3, which no logarithm comes near.
         // SAFETY: the caller vouches for the instruction set.
-        unsafe { if self.e == 0.5 { u.scaled_root(V::splat(1.0)) } else { u.power(V::splat(self.e)) } }
+        unsafe { if self.e == 0.5 { u.scaled_root(V::splat(1.0)) } else { u.raised(&self.power) } }
     }
 }
 
@@ -162,70 +213,106 @@ fn is_listed(d: usize, kept: usize) -> bool {
 pub(crate) unsafe fn forward<V: Vector>(prof: Anchored, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
     let d = job.d;
     let (gain, mut sums) = loss.unzip();
+    let is_narrow = d <= upright::WIDEST;
+    let many = if is_narrow { upright::TWO * V::LANES } else { V::LANES };
     // Candidates of one row and its padding; behind all rows the transposed block.
     let stride = d.next_multiple_of(V::LANES) + 2 * V::LANES;
-    for first in (0..job.status.len()).step_by(V::LANES) {
-        let here = (job.status.len() - first).min(V::LANES);
+    let room = if is_narrow { upright::room::<V>(d) } else { 2 * V::LANES * stride };
+    for first in (0..job.status.len()).step_by(many) {
+        let here = (job.status.len() - first).min(many);
         // SAFETY: `here` rows of `d` floats start at row `first`; the scratch was sized above.
         unsafe {
-            let (buffer, index) = job.scratch.lists(2 * V::LANES * stride + MAX_LANES);
+            let (buffer, index) = job.scratch.lists(room + MAX_LANES);
             // Whole lines of the cache: vectors that cross two cost twice as much.
             let buffer = buffer.add(buffer.align_offset(MAX_LANES * size_of::<f32>()));
-            // The transposed block, which is not looked at again once a group is solved.
-            let spare = buffer.add(V::LANES * stride);
             let (z, out) = (job.z.as_ptr().add(first * d), job.out.as_mut_ptr().add(first * d));
             let rows = Rows { z, out, d, gain: gain.unwrap_or(1.0) };
-            let group = solve_group::<V>(prof, rows, here, (buffer, index, stride));
-            let all = ((1u64 << here) - 1) as u32;
-            let written = all & !(group.bad | group.empty | group.equal | group.listed);
-            let done = if written == 0 {
-                Finished::default()
-            } else if sums.is_some() {
-                finish::<V, true>(prof, rows, written, (group.from, group.level))
+            let mut groups = [Group::default(), Group::default()];
+            if is_narrow {
+                upright::solve::<V>(&raw const prof, rows, here, buffer, &raw mut groups);
             } else {
-                finish::<V, false>(prof, rows, written, (group.from, group.level))
-            };
-            let is_written = if d <= upright::WIDEST { group.listed } else { 0 };
-            if done.exact | is_written == all && job.tau.is_none() && sums.is_none() {
-                job.status[first..first + here].fill(Status::Ok);
-                continue;
+                groups[0] = solve_group::<V>(&raw const prof, rows, here, (buffer, index, stride));
             }
-            for r in 0..here {
-                let (z, out) = (z.add(r * d), out.add(r * d));
-                let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
-                job.status[first + r] = status;
-                let mut sum = RowSum { max: group.max[r], ..RowSum::default() };
-                if status == Status::Ok {
-                    let (n, gain) = (group.kept[r], gain.unwrap_or(1.0));
-                    let mut level = f64::from(group.level[r]);
-                    let mut is_exact = true;
-                    sum.pu = f64::from(group.pu[r]);
-                    if group.equal >> r & 1 == 1 {
-                        share((z, out, d), (sum.max, n), gain);
-                        sum.pu = level;
-                    } else if (group.listed & !is_written) >> r & 1 == 1 {
-                        let row = std::slice::from_raw_parts_mut(out, d);
-                        let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
-                        let index = std::slice::from_raw_parts(index.add(r * stride), n);
-                        row.fill(0.0);
-                        list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * gain);
-                    } else if is_written >> r & 1 == 0 {
-                        is_exact = done.exact >> r & 1 == 1;
-                        (level, sum.pu) = (done.level[r], f64::from(done.pu[r]));
-                    }
-                    sum.tau = f64::from(prof.scale) * (f64::from(group.from[r]) - f64::from(sum.max)) - level;
-                    if !is_exact {
-                        (sum.tau, sum.pu) = alone((prof.delta, prof.scale), (z, out, d), (spare, sum.max), gain);
-                    }
+            let mut done = 0;
+            for group in &groups[..here.div_ceil(V::LANES)] {
+                let rows = rows.from(done);
+                let here = (here - done).min(V::LANES);
+                conclude::<V>(
+                    &prof,
+                    job,
+                    (rows, first + done, here),
+                    group,
+                    (buffer, index, stride),
+                    sums.as_deref_mut(),
+                );
+                done += here;
+            }
+        }
+    }
+}
+
+/// Writes the `here` rows of a group that has been solved, from row `first` of a job on, and all that is asked for beside them.
+///
+/// # Safety
+/// As [`solve_group`], whose buffers these are; the lengths of `job` are those that it promises.
+unsafe fn conclude<V: Vector>(
+    prof: &Anchored,
+    job: &mut Forward<'_>,
+    (rows, first, here): (Rows, usize, usize),
+    group: &Group,
+    (buffer, index, stride): (*mut f32, *mut u32, usize),
+    mut sums: Option<&mut [RowSum]>,
+) {
+    let (d, all) = (rows.d, ((1u64 << here) - 1) as u32);
+    let written = all & !(group.bad | group.empty | group.equal | group.listed);
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let done = match &sums {
+            _ if written == 0 => Finished::default(),
+            Some(_) => finish::<V, true>(prof, rows, written, (group.from, group.level)),
+            None => finish::<V, false>(prof, rows, written, (group.from, group.level)),
+        };
+        if done.exact == all && job.tau.is_none() && sums.is_none() {
+            job.status[first..first + here].fill(Status::Ok);
+            return;
+        }
+        for r in 0..here {
+            let (z, out) = (rows.z.add(r * d), rows.out.add(r * d));
+            let status = Status::from_flags(group.bad >> r & 1 == 1, group.empty >> r & 1 == 1);
+            job.status[first + r] = status;
+            let mut sum = RowSum { max: group.max[r], ..RowSum::default() };
+            if status == Status::Ok {
+                let n = group.kept[r];
+                let mut level = f64::from(group.level[r]);
+                let mut is_exact = true;
+                sum.pu = f64::from(group.pu[r]);
+                if group.equal >> r & 1 == 1 {
+                    share((z, out, d), (sum.max, n), rows.gain);
+                    sum.pu = level;
+                } else if group.listed >> r & 1 == 1 {
+                    let row = std::slice::from_raw_parts_mut(out, d);
+                    let list = std::slice::from_raw_parts(buffer.add(r * stride), n);
+                    let index = std::slice::from_raw_parts(index.add(r * stride), n);
+                    row.fill(0.0);
+                    list.iter().zip(index).for_each(|(q, i)| row[*i as usize] = q * rows.gain);
                 } else {
-                    std::slice::from_raw_parts_mut(out, d).fill(status.fill());
+                    is_exact = done.exact >> r & 1 == 1;
+                    (level, sum.pu) = (done.level[r], f64::from(done.pu[r]));
                 }
-                if let Some(t) = job.tau.as_deref_mut() {
-                    t[first + r] = status.tau(f64::from(prof.scale) * f64::from(sum.max) + sum.tau);
+                sum.tau = f64::from(prof.scale) * (f64::from(group.from[r]) - f64::from(sum.max)) - level;
+                if !is_exact {
+                    // Behind the lists, or where rows stood upright, nothing is looked at again.
+                    let spare = if d <= upright::WIDEST { buffer } else { buffer.add(V::LANES * stride) };
+                    (sum.tau, sum.pu) = alone((prof.delta, prof.scale), (z, out, d), (spare, sum.max), rows.gain);
                 }
-                if let Some(sums) = sums.as_deref_mut() {
-                    sums[first + r] = sum;
-                }
+            } else {
+                std::slice::from_raw_parts_mut(out, d).fill(status.fill());
+            }
+            if let Some(t) = job.tau.as_deref_mut() {
+                t[first + r] = status.tau(f64::from(prof.scale) * f64::from(sum.max) + sum.tau);
+            }
+            if let Some(sums) = sums.as_deref_mut() {
+                sums[first + r] = sum;
             }
         }
     }
@@ -247,14 +334,14 @@ unsafe fn share((z, out, d): (*const f32, *mut f32, usize), (max, n): (f32, usiz
 }
 
 outlined! {
-    /// Maxima and thresholds of a group of `here ≤ LANES` rows, and the probabilities of those with few candidates: on lists,
-    /// and of narrow rows in their place.
+    /// Maxima and thresholds of a group of `here ≤ LANES` wide rows, and lists of the probabilities of those with few
+    /// candidates.
     ///
     /// # Safety
-    /// There are `here` rows, readable and writable; the buffers are writable for `2·LANES` rows of their
+    /// `prof` is readable; there are `here` rows, readable and writable; the buffers are writable for `2·LANES` rows of their
     /// stride, which has room for `d` rounded up and two vectors; the CPU has the instruction set of `V`.
     unsafe fn solve_group<V>(
-        prof: Anchored,
+        prof: *const Anchored,
         rows: Rows,
         here: usize,
         buffers: (*mut f32, *mut u32, usize),
@@ -265,7 +352,7 @@ outlined! {
 /// As [`solve_group`].
 #[inline(always)]
 unsafe fn solve_group_any<V: Vector>(
-    prof: Anchored,
+    prof: *const Anchored,
     rows: Rows,
     here: usize,
     (buffer, index, stride): (*mut f32, *mut u32, usize),
@@ -273,16 +360,13 @@ unsafe fn solve_group_any<V: Vector>(
     let (z, d) = (rows.z, rows.d);
     // SAFETY: rows, scratch and lane buffers are in bounds as the caller vouches.
     unsafe {
+        let prof = &*prof;
         // 1. What a first look tells.
         let lanes = buffer.add(V::LANES * stride);
         let mut tops = Lined([0.0; 2 * MAX_LANES * MAX_LANES]);
         let is_steep = prof.delta >= 1.0;
-        let (mut group, seen) = if d <= upright::WIDEST {
-            upright::solve::<V>(&prof, z, (d, here), buffer)
-        } else {
-            survey::<V>(&prof, z, (d, here), (buffer, &mut tops))
-        };
-        let Seen { max, mut place, mut cut, open: fit, far, tied } = seen;
+        let (mut group, seen) = survey::<V>(prof, z, (d, here), (buffer, &mut tops));
+        let Seen { max, mut place, mut cut, open: fit, tied } = seen;
         if fit == 0 {
             place.from.store(group.from.as_mut_ptr());
             place.level.store(group.level.as_mut_ptr());
@@ -299,7 +383,7 @@ unsafe fn solve_group_any<V: Vector>(
             // Maxima that are all equal tell nothing by their order.
             let unordered = many & !tied;
             if unordered != 0 {
-                let by_order = sorted::place::<V>(&prof, tops.0.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
+                let by_order = sorted::place::<V>(prof, tops.0.as_ptr(), &[2 * V::LANES; MAX_LANES], unordered);
                 let is_here = V::lanes_of(unordered);
                 place = by_order.select(is_here, place);
                 // Rounding must not make it too high.
@@ -315,9 +399,7 @@ unsafe fn solve_group_any<V: Vector>(
 
         // 3. The root for the candidates: by order, where they are few and α is large.
         if !is_steep {
-            // The lists themselves are in the lanes now.
-            let level = upright::smooth::<V>(&prof, (lanes, buffer, slots), max, (place.level, fit, far));
-            place.level = level.select(V::lanes_of(fit), place.level);
+            prof.whole((lanes, slots), max, &mut place, fit);
         } else if many != 0 {
             let candidates = (lanes.cast_const(), slots.next_multiple_of(2));
             let crowd = (0..here).fold(0, |rows, r| rows | u32::from(2 * kept[r] >= d) << r);
@@ -336,7 +418,7 @@ unsafe fn solve_group_any<V: Vector>(
             }
         }
         if few != 0 {
-            place = sorted::place::<V>(&prof, lanes, &kept, few).select(V::lanes_of(few), place);
+            place = sorted::place::<V>(prof, lanes, &kept, few).select(V::lanes_of(few), place);
         }
         (0..here).filter(|r| fit >> r & 1 == 1).for_each(|r| group.kept[r] = kept[r]);
         place.from.store(group.from.as_mut_ptr());
@@ -358,9 +440,6 @@ unsafe fn solve_group_any<V: Vector>(
                 for r in 0..here {
                     V::load(block.as_ptr().add(r * V::LANES)).store(buffer.add(r * stride + k));
                 }
-            }
-            if d <= upright::WIDEST {
-                upright::spread::<V>(rows, group.listed, cut, (buffer, stride));
             }
         }
         group
@@ -385,11 +464,7 @@ unsafe fn collect_rows<V: Vector>(
         cut.store(cuts.as_mut_ptr());
         for r in (0..V::LANES).filter(|r| rows >> r & 1 == 1) {
             let at = r * stride;
-            kept[r] = if d <= upright::WIDEST {
-                collect::<V>(z.add(r * d), d, cuts[r], buffer.add(at))
-            } else {
-                collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at))
-            };
+            kept[r] = collect_indexed::<V>(z.add(r * d), d, cuts[r], 0, buffer.add(at), index.add(at));
         }
     }
 }
@@ -414,54 +489,6 @@ impl Anchored {
             }
             let counts = group.kept.map(|n| n.max(1) as f32);
             Place { from: max, level: self.steepen(V::splat(1.0).div(V::load(counts.as_ptr()))) }
-        }
-    }
-
-    /// `u^e` of a block of entries, in their place, and their `u` elsewhere; mended where that is enough. Returns a bit for
-    /// every row whose sum is 1, `Σ p·u`, and `u` of the entries that rows are measured from.
-    ///
-    /// # Safety
-    /// As [`settle`](Anchored::settle), with both blocks writable.
-    #[inline(always)]
-    unsafe fn list<V: Vector>(
-        &self,
-        (c, us): (*mut f32, *mut f32),
-        slots: usize,
-        place: Place<V>,
-        d: usize,
-    ) -> (u32, V, V) {
-        // SAFETY: every access stays within `slots` vectors.
-        unsafe {
-            let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
-            let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
-            let (mut total, mut lost, mut slope, mut pu) = (zero, zero, zero, zero);
-            for k in (0..slots).step_by(2) {
-                let at = c.add(k * V::LANES);
-                let u = Pair::<V>::load(at).sub(from).fma(scale, level);
-                let on = u.gt(zero);
-                let u = u.max(Pair::<V>::splat(TINY));
-                let p = self.power(u).keep(on);
-                p.store(at);
-                pu = p.fma(u, pu);
-                if self.delta < 1.0 {
-                    u.store(us.add(k * V::LANES));
-                    slope = p.fma(u.rough_inverse(), slope);
-                }
-                (total, lost) = carry(total, lost, p);
-            }
-            let ((a, b), (g, g2), (c1, c2)) = (total.halves(), slope.halves(), pu.halves());
-            let (step, near, exact) = shift(self, d, a.add(b), g.add(g2));
-            let (mended, e) = (V::lanes_of(near), V::splat(self.e));
-            let step = step.keep(mended);
-            if near != 0 {
-                let (by, one) = (Pair::twice(step.mul(e)), Pair::<V>::splat(1.0));
-                for k in (0..slots).step_by(2) {
-                    let at = c.add(k * V::LANES);
-                    let u = Pair::<V>::load(us.add(k * V::LANES));
-                    Pair::<V>::load(at).mul(u.rough_inverse().fma(by, one).max(zero)).store(at);
-                }
-            }
-            (exact | near, step.fma(e.add(V::splat(1.0)), c1.add(c2)), place.level.add(step))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! AVX2 with FMA: eight lanes.
 
+use super::expo::Known;
 use super::vector::{Lift, Task, Vector, add_powers};
 use std::arch::x86_64::*;
 
@@ -47,6 +48,20 @@ macro_rules! wrap {
             Avx2(unsafe { $intrinsic(self.0 $(, $arg.0)*) })
         }
     )*};
+}
+
+/// A look into a table of sixteen, by the three low bits of `place` and the sign of `upper`.
+///
+/// # Safety
+/// The table holds sixteen floats; the CPU has AVX2.
+#[inline(always)]
+unsafe fn look(table: *const f32, place: __m256i, upper: __m256) -> __m256 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let [low, high] = [_mm256_loadu_ps(table), _mm256_loadu_ps(table.add(8))];
+        let (low, high) = (_mm256_permutevar8x32_ps(low, place), _mm256_permutevar8x32_ps(high, place));
+        _mm256_blendv_ps(low, high, upper)
+    }
 }
 
 impl Vector for Avx2 {
@@ -123,6 +138,31 @@ impl Vector for Avx2 {
             let log = _mm256_fmadd_ps(_mm256_sub_ps(bits, one), exponent.0, one);
             let log = _mm256_max_ps(log, _mm256_setzero_ps());
             Avx2(_mm256_castsi256_ps(_mm256_cvtps_epi32(log)))
+        }
+    }
+    /// Tables hold eight floats: sixteen are two of them, and 32 octaves the products of four and eight.
+    #[inline(always)]
+    fn raised_within(self, to: &Known) -> Self {
+        if to.more.is_some() {
+            // SAFETY: `self` exists, so the CPU has AVX2 and FMA.
+            return unsafe { self.power(Self::splat(to.e)).keep(self.gt(Self::splat(Known::NOTHING))) };
+        }
+        // SAFETY: as above; the tables hold as many floats as are read.
+        unsafe {
+            let bits = _mm256_castps_si256(self.0);
+            let (place, upper) = (_mm256_srli_epi32::<19>(bits), _mm256_castsi256_ps(_mm256_slli_epi32::<9>(bits)));
+            let inverse = look(Known::INVERSE.as_ptr(), place, upper);
+            let m = _mm256_and_si256(bits, _mm256_set1_epi32(0x7f_ffff));
+            let m = _mm256_castsi256_ps(_mm256_or_si256(m, _mm256_set1_epi32(0x3f80_0000)));
+            let r = _mm256_fmsub_ps(m, inverse, _mm256_set1_ps(1.0));
+            // The octave 8a + b − 31 is 8a − 24 and b − 7 together.
+            let [low, high] = [_mm256_loadu_ps(to.octaves.as_ptr().add(24)), _mm256_loadu_ps(to.eights.as_ptr())];
+            let low = _mm256_permutevar8x32_ps(low, _mm256_srli_epi32::<23>(bits));
+            let high = _mm256_permutevar8x32_ps(high, _mm256_srli_epi32::<26>(bits));
+            let whole = _mm256_mul_ps(_mm256_mul_ps(low, high), look(to.near.as_ptr(), place, upper));
+            let rest = _mm256_fmadd_ps(_mm256_set1_ps(to.series[0]), r, _mm256_set1_ps(to.series[1]));
+            let rest = _mm256_fmadd_ps(rest, r, _mm256_set1_ps(to.series[2]));
+            Avx2(_mm256_fmadd_ps(_mm256_mul_ps(rest, r), whole, whole)).keep(self.gt(Self::splat(Known::NOTHING)))
         }
     }
     /// An estimate to twelve bits and one step of Newton: the unit that divides is slow and alone.

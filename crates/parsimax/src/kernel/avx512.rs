@@ -1,5 +1,6 @@
 //! AVX-512F: sixteen lanes.
 
+use super::expo::Known;
 use super::vector::{Lift, Task, Vector};
 use std::arch::x86_64::*;
 
@@ -358,6 +359,36 @@ impl Vector for Avx512 {
             let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
             let r = _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0));
             Avx512(exp2_of_near_log(near, r, exponent.0))
+        }
+    }
+    #[inline(always)]
+    fn raised(self, to: &Known) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the table holds sixteen floats.
+        unsafe {
+            let era = _mm512_srli_epi32::<28>(_mm512_castps_si512(self.0));
+            self.raised_within(to).mul(Avx512(_mm512_permutexvar_ps(era, _mm512_loadu_ps(to.eras.as_ptr()))))
+        }
+    }
+    #[inline(always)]
+    fn raised_within(self, to: &Known) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
+        unsafe {
+            let bits = _mm512_castps_si512(self.0);
+            let place = _mm512_srli_epi32::<19>(bits);
+            let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
+            let inverse = _mm512_permutexvar_ps(place, _mm512_loadu_ps(Known::INVERSE.as_ptr()));
+            let r = _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0));
+            let (low, high) = (_mm512_loadu_ps(to.octaves.as_ptr()), _mm512_loadu_ps(to.octaves.as_ptr().add(16)));
+            let octave = _mm512_permutex2var_ps(low, _mm512_srli_epi32::<23>(bits), high);
+            let whole = _mm512_mul_ps(octave, _mm512_permutexvar_ps(place, _mm512_loadu_ps(to.near.as_ptr())));
+            let mut rest = _mm512_set1_ps(to.series[0]);
+            if let Some([fifth, fourth]) = to.more {
+                let high = _mm512_fmadd_ps(_mm512_set1_ps(fifth), r, _mm512_set1_ps(fourth));
+                rest = _mm512_fmadd_ps(high, r, rest);
+            }
+            let rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(to.series[1]));
+            let rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(to.series[2]));
+            Avx512(_mm512_fmadd_ps(_mm512_mul_ps(rest, r), whole, whole))
         }
     }
     /// With `m = 2(1 + less)` from ¾ on.
@@ -796,6 +827,51 @@ mod tests {
                     assert!((f64::from(out[0][i]) - want).abs() < 1.5e-7, "{}^{e}: {} for {want}", x[i], out[0][i]);
                     let want = if x[i] > 1e-36 { (1.0 + f64::from(less[i])).powf(f64::from(e)) } else { want };
                     assert!((f64::from(out[1][i]) - want).abs() < 1.5e-7, "{}^{e}: {} for {want}", x[i], out[1][i]);
+                }
+            }
+        }
+    }
+
+    outlined! {
+        /// `x^e` of sixteen numbers, for any numbers and for those up to 1.
+        ///
+        /// # Safety
+        /// The CPU has the instruction set of `V`; the pointers hold sixteen floats.
+        unsafe fn raise<V>(x: *const f32, any: *const Known, within: *const Known, out: *mut [f32; 16]) -> () => raise_any
+    }
+
+    /// # Safety
+    /// As [`raise`].
+    #[inline(always)]
+    unsafe fn raise_any<V: Vector>(x: *const f32, any: *const Known, within: *const Known, out: *mut [f32; 16]) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            V::load(x).raised(&*any).store(out.cast());
+            V::load(x).raised_within(&*within).store(out.add(1).cast());
+        }
+    }
+
+    #[test]
+    fn known_powers_magnify_no_rounding() {
+        if !dispatch::available().any(|level| level == dispatch::Level::Avx512) {
+            return;
+        }
+        let mut rng = fastrand::Rng::with_seed(79);
+        for e in [-0.95f64, -2.0 / 3.0, -0.1, 0.1, 0.25, 1.0 / 3.0, 0.9, 4.0 / 3.0, 2.0, 3.3, 4.1, 6.5, 9.0] {
+            let (any, within) = (Known::new(e), Known::within(e));
+            for _ in 0..2000 {
+                let deep = -40.0f32.min(100.0 / e.max(0.1) as f32);
+                let mut x: [f32; 16] = std::array::from_fn(|_| (deep * rng.f32()).exp2());
+                (x[0], x[1]) = (1.0, Known::NOTHING);
+                let mut out = [[0.0f32; 16]; 2];
+                // SAFETY: the CPU has the instruction set, and the arrays hold sixteen floats.
+                unsafe { raise::<Avx512>(x.as_ptr(), &raw const any, &raw const within, out.as_mut_ptr()) };
+                assert!((out[0][0] - 1.0).abs().max((out[1][0] - 1.0).abs()) < 1e-7);
+                assert_eq!(out[1][1], 0.0);
+                for (x, [any, within]) in (0..16).map(|i| (x[i], [out[0][i], out[1][i]])) {
+                    let want = f64::from(x).powf(e);
+                    assert!((f64::from(any) / want - 1.0).abs() < 4e-7, "{x}^{e}: {any} for {want}");
+                    assert!(x < 2e-9 || (f64::from(within) / want - 1.0).abs() < 3e-7, "{x}^{e}: {within} for {want}");
                 }
             }
         }

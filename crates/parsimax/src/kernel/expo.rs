@@ -149,3 +149,80 @@ pub(crate) unsafe fn entropy_near_one<V: Vector>(u: V, q: V) -> (V, V, V::Mask) 
         (near, u.fma(log, V::splat(0.0).sub(q)), is_near)
     }
 }
+
+/// An exponent that many numbers are raised to, with what can be worked out beforehand.
+///
+/// A number is `2ᵏ·c·(1 + r)`, where `c` is the middle of the sixteenth that its mantissa is in: the powers of `2ᵏ` and of `c`
+/// are looked up, and that of `1 + r`, `|r| ≤ 1/33`, is a cubic, or of the fifth degree. Unlike a logarithm and an exponential this magnifies no
+/// rounding, whatever the exponent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pub(crate) e: f32,
+    /// The factors of `r⁵` and `r⁴`, if large exponents ask for them; those of `r³`, `r²` and `r`.
+    pub(crate) more: Option<[f32; 2]>,
+    pub(crate) series: [f32; 3],
+    /// The powers of the sixteen.
+    pub(crate) near: [f32; 16],
+    /// Those of `2ᵏ⁻³¹` and of `2³²ʲ⁻⁹⁶`, where `k` are the five lower bits of the exponent of a float and `j` the others.
+    pub(crate) octaves: [f32; 32],
+    /// Those of `2⁸ʲ⁻⁵⁶`, where `j` are the three bits above the three lowest.
+    pub(crate) eights: [f32; 8],
+    pub(crate) eras: [f32; 16],
+}
+
+impl Known {
+    /// `1/c`.
+    pub(crate) const INVERSE: [f32; 16] = {
+        let (mut inverse, mut i) = ([0.0; 16], 0);
+        while i < 16 {
+            inverse[i] = 32.0 / (33 + 2 * i) as f32;
+            i += 1;
+        }
+        inverse
+    };
+
+    /// The largest number that counts as 0, and so does its power, where numbers up to 1 are raised: 2⁻³⁰.
+    pub(crate) const NOTHING: f32 = f32::from_bits((127 - 30) << 23).next_down();
+
+    pub(crate) fn new(e: f64) -> Known {
+        const FAR: f64 = 1.0 / 33.0;
+        const MOST_CUBIC: f64 = 4.0;
+        // (1 + r)^e, with the fourth power of r put off on the second and on 1, and the fifth on the third and the first
+        // (Chebyshev).
+        let term = |n: u32| (0..n).fold(1.0, |p, k| p * (e - f64::from(k)) / f64::from(k + 1));
+        let more = (e > MOST_CUBIC).then(|| [term(5) as f32, term(4) as f32]);
+        let (fourth, fifth) = if more.is_none() { (term(4), term(5)) } else { (0.0, 0.0) };
+        let one = 1.0 - fourth * FAR.powi(4) / 8.0;
+        let third = term(3) + 1.25 * FAR.powi(2) * fifth;
+        let second = term(2) + FAR.powi(2) * fourth;
+        let first = term(1) - 0.3125 * FAR.powi(4) * fifth;
+        let series = [third, second, first].map(|c| (c / one) as f32);
+        let mut near = Known::INVERSE.map(|inverse| (one * f64::from(inverse).powf(-e)) as f32);
+        // The power of 1 is 1, to the last digit where that can be.
+        let r = Known::INVERSE[0] - 1.0;
+        let high = more.map_or(series[0], |more| more[0].mul_add(r, more[1]).mul_add(r, series[0]));
+        let rest = high.mul_add(r, series[1]).mul_add(r, series[2]) * r;
+        let mut around = (near[0].to_bits() - 8..near[0].to_bits() + 8).map(f32::from_bits);
+        near[0] = around.find(|near| rest.mul_add(*near, *near) == 1.0).unwrap_or(near[0]);
+        let steps = |from: f64, by: f64| std::iter::successors(Some(from), move |p| Some(p * by)).map(|p| p as f32);
+        let mut octaves = steps((-31.0 * e).exp2(), e.exp2());
+        let mut eights = steps((-56.0 * e).exp2(), (8.0 * e).exp2());
+        let mut eras = steps((-96.0 * e).exp2(), (32.0 * e).exp2());
+        Known {
+            e: e as f32,
+            more,
+            series,
+            near,
+            octaves: std::array::from_fn(|_| octaves.next().unwrap_or(0.0)),
+            eights: std::array::from_fn(|_| eights.next().unwrap_or(0.0)),
+            eras: std::array::from_fn(|_| eras.next().unwrap_or(0.0)),
+        }
+    }
+
+    /// The same for numbers up to 1 alone, of which those up to [`NOTHING`](Known::NOTHING) have the power 0.
+    pub(crate) fn within(e: f64) -> Known {
+        let mut known = Known::new(e);
+        known.octaves[0] = 0.0;
+        known
+    }
+}

@@ -1,4 +1,4 @@
-//! Rows of α-entmax written where they stand, and set right on the spot.
+//! Rows of α-entmax written where they stand, or on lists, and set right on the spot.
 //!
 //! The pass that writes a row sums what it writes, and for α < 2 the slopes as well. A sum that is off by little is
 //! mended without another power: `p` moves by its slope `e·p/u` times a step of the threshold. That is off by at most
@@ -8,7 +8,9 @@
 
 use super::anchored::{Anchored, Lined, Place, TINY};
 use super::pair::Pair;
+use super::settle::carry;
 use super::vector::{MAX_LANES, Vector, outlined};
+use std::mem::MaybeUninit;
 
 /// How far the sum of a row may be from 1; a long one adds its own noise.
 fn exact(d: usize) -> f32 {
@@ -47,17 +49,18 @@ pub(super) struct Finished {
     pub(super) exact: u32,
 }
 
-/// Sums that rows have in their lanes: `Σp`, `Σ p/u` for α < 2, and `Σ p·u` of a loss.
-type Across = [Lined<{ MAX_LANES * MAX_LANES }>; 3];
+/// Sums that rows have in their lanes: `Σp`, `Σ p/u` for α < 2, and `Σ p·u` of a loss, each a square block.
+type Across = MaybeUninit<Lined<{ 3 * SQUARE }>>;
+const SQUARE: usize = MAX_LANES * MAX_LANES;
 
 outlined! {
     /// `gain · u^e` of the rows whose bit is set, from the places of a group. Without a `LOSS` there is no gain, and `Σ p·u`
     /// is not asked for.
     ///
     /// # Safety
-    /// Those rows are readable and writable; the CPU has the instruction set of `V`.
+    /// `prof` is readable, those rows are readable and writable; the CPU has the instruction set of `V`.
     pub(super) unsafe fn finish<V; LOSS>(
-        prof: Anchored,
+        prof: *const Anchored,
         rows: Rows,
         asked: u32,
         places: ([f32; MAX_LANES], [f32; MAX_LANES]),
@@ -68,32 +71,39 @@ outlined! {
 /// As [`finish`].
 #[inline(always)]
 unsafe fn finish_any<V: Vector, const LOSS: bool>(
-    prof: Anchored,
+    prof: *const Anchored,
     rows: Rows,
     asked: u32,
     (from, level): ([f32; MAX_LANES], [f32; MAX_LANES]),
 ) -> Finished {
-    let mut across: Across = [const { Lined([0.0; MAX_LANES * MAX_LANES]) }; 3];
+    let mut across = Across::uninit();
+    let across = across.as_mut_ptr().cast::<f32>();
     let (mut levels, mut shifts) = (level, [0.0f32; MAX_LANES]);
     let mut done = Finished { level: level.map(f64::from), pu: [0.0; MAX_LANES], exact: 0 };
     let mut todo = asked;
     // SAFETY: as the caller vouches; the arrays hold `LANES` vectors.
     unsafe {
-        let (one, e) = (V::splat(1.0), V::splat(prof.e));
+        // A copy, which nothing that is written can be part of.
+        let prof = &{ *prof };
+        let (zero, one, e) = (V::splat(0.0), V::splat(1.0), V::splat(prof.e));
+        for r in (0..V::LANES).filter(|r| asked >> r & 1 == 0) {
+            for k in 0..3 {
+                zero.store(across.add(k * SQUARE + r * V::LANES));
+            }
+        }
         for _ in 0..TIMES {
             for r in (0..V::LANES).filter(|r| todo >> r & 1 == 1) {
-                let sums = rows.write::<V, LOSS>(&prof, r, (from[r], levels[r]));
-                for (to, sum) in across.iter_mut().zip(sums) {
-                    sum.store(to.0.as_mut_ptr().add(r * V::LANES));
+                let sums = rows.write::<V, LOSS>(prof, r, (from[r], levels[r]));
+                for (k, sum) in sums.into_iter().enumerate() {
+                    sum.store(across.add(k * SQUARE + r * V::LANES));
                 }
             }
-            let [total, slope, pu] = [0, 1, 2].map(|k| across[k].0.as_ptr());
-            let total = V::row_sums(total);
-            let slope = if prof.delta < 1.0 { V::row_sums(slope) } else { one };
+            let total = V::row_sums(across);
+            let slope = if prof.delta < 1.0 { V::row_sums(across.add(SQUARE)) } else { one };
             if LOSS {
-                V::row_sums(pu).store(done.pu.as_mut_ptr());
+                V::row_sums(across.add(2 * SQUARE)).store(done.pu.as_mut_ptr());
             }
-            let (step, near, exact) = shift(&prof, rows.d, total, slope);
+            let (step, near, exact) = shift(prof, rows.d, total, slope);
             (done.exact, todo) = (done.exact | exact & todo, todo & !exact);
             if todo == 0 || prof.delta >= 1.0 {
                 break;
@@ -101,7 +111,7 @@ unsafe fn finish_any<V: Vector, const LOSS: bool>(
             let near = near & todo;
             step.mul(e).store(shifts.as_mut_ptr());
             for r in (0..V::LANES).filter(|r| near >> r & 1 == 1) {
-                rows.mend::<V>(&prof, r, (from[r], levels[r]), shifts[r]);
+                rows.mend::<V>(prof, r, (from[r], levels[r]), shifts[r]);
                 done.level[r] = f64::from(levels[r]) + f64::from(shifts[r]) * prof.delta;
                 done.pu[r] += shifts[r] * (1.0 + prof.steep);
             }
@@ -139,6 +149,16 @@ pub(super) unsafe fn shift<V: Vector>(prof: &Anchored, d: usize, total: V, slope
 }
 
 impl Rows {
+    /// Without the first `n`.
+    ///
+    /// # Safety
+    /// There are `n`.
+    #[inline(always)]
+    pub(super) unsafe fn from(self, n: usize) -> Rows {
+        // SAFETY: as the caller vouches.
+        unsafe { Rows { z: self.z.add(n * self.d), out: self.out.add(n * self.d), ..self } }
+    }
+
     /// Writes row `r`; returns its sums, by lanes.
     ///
     /// # Safety
@@ -203,6 +223,58 @@ impl Rows {
 }
 
 impl Anchored {
+    /// `u^e` of a block of entries, in their place, and their `u` elsewhere; mended where that is enough. Returns a bit for
+    /// every row whose sum is 1, `Σ p·u`, and `u` of the entries that rows are measured from.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle), with both blocks writable.
+    #[inline(always)]
+    pub(super) unsafe fn list<V: Vector>(
+        &self,
+        (c, us): (*mut f32, *mut f32),
+        slots: usize,
+        place: Place<V>,
+        d: usize,
+    ) -> (u32, V, V) {
+        // SAFETY: every access stays within `slots` vectors.
+        unsafe {
+            let (from, level) = (Pair::twice(place.from), Pair::twice(place.level));
+            let (scale, zero) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0));
+            let (mut total, mut lost, mut slope, mut pu) = (zero, zero, zero, zero);
+            for k in (0..slots).step_by(2) {
+                let at = c.add(k * V::LANES);
+                let u = Pair::<V>::load(at).sub(from).fma(scale, level);
+                let on = u.gt(zero);
+                let p;
+                if self.delta < 1.0 {
+                    let u = u.max(Pair::<V>::splat(self.nothing()));
+                    let steepness = self.slope(u);
+                    p = steepness.mul(u);
+                    u.max(Pair::<V>::splat(TINY)).store(us.add(k * V::LANES));
+                    slope = slope.add(steepness);
+                } else {
+                    p = self.power(u.max(Pair::<V>::splat(TINY))).keep(on);
+                }
+                p.store(at);
+                pu = p.fma(u.max(zero), pu);
+                (total, lost) = carry(total, lost, p);
+            }
+            let ((a, b), (g, g2), (c1, c2)) = (total.halves(), slope.halves(), pu.halves());
+            let (step, near, exact) = shift(self, d, a.add(b), g.add(g2));
+            let (mended, e) = (V::lanes_of(near), V::splat(self.e));
+            let step = step.keep(mended);
+            if near != 0 {
+                let (by, one) = (Pair::twice(step.mul(e)), Pair::<V>::splat(1.0));
+                for k in (0..slots).step_by(2) {
+                    let at = c.add(k * V::LANES);
+                    let u = Pair::<V>::load(us.add(k * V::LANES));
+                    Pair::<V>::load(at).mul(u.rough_inverse().fma(by, one).max(zero)).store(at);
+                }
+            }
+            (exact | near, step.fma(e.add(V::splat(1.0)), c1.add(c2)), place.level.add(step))
+        }
+    }
+
     /// `u^e` of a vector, and its terms to the sums.
     ///
     /// # Safety
@@ -215,9 +287,10 @@ impl Anchored {
             let p;
             if self.delta < 1.0 {
                 // The least number that has a power has 0.
-                let u = u.max(V::splat(f32::MIN_POSITIVE));
-                p = self.power(u);
-                sums[1] = p.fma(u.rough_inverse(), sums[1]);
+                let u = u.max(V::splat(self.nothing()));
+                let slope = self.slope(u);
+                p = slope.mul(u);
+                sums[1] = sums[1].add(slope);
             } else {
                 p = self.power(u.max(V::splat(TINY))).keep(u.gt(V::splat(0.0)));
             }

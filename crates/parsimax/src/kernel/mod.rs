@@ -15,13 +15,13 @@
 //! | `dispatch.rs`, `route.rs` | the entry points: which instruction set, which algorithm |
 //! | `scan.rs`, `solve.rs`, `write.rs` | the steps: maxima and candidates, the threshold, the output |
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
-//! | `short.rs`, `long.rs` | the steps composed, for short rows together and long rows alone |
+//! | `short.rs`, `long.rs` | maxima and bounds of short rows together; the steps composed for long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `refine.rs` | sparsemax and 1.5-entmax of rows up to a few thousand scores: the ways they go |
 //! | `ordered.rs`, `tiles.rs`, `picked.rs` | middling rows by order and a check, wide ones by zeros and short lists |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
-//! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α > 1.25 on short rows: by steps, or by order |
-//! | `upright.rs`, `topmost.rs` | the same on narrow rows and, for α < 2, crowded ones: whole rows in lanes |
+//! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α ≥ 1.1 on short rows: by steps, or by order |
+//! | `upright.rs`, `topmost.rs` | the same on narrow rows and crowded ones: whole rows in lanes |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
 //! | `quarters.rs`, `turned.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else all entries in lanes |
 //! | `sweep.rs`, `shortlist.rs`, `band.rs` | sparsemax and 1.5-entmax of long rows with many candidates |

@@ -4,6 +4,7 @@
 //! longer than a processor looks ahead. Written over a pair, every operation is issued for
 //! two independent vectors in turn, and one's latency hides the other's.
 
+use super::expo::Known;
 use super::vector::{Lift, Task, Vector};
 
 /// Twice the lanes of `V`.
@@ -77,6 +78,15 @@ impl<V: Vector> Vector for Pair<V> {
             self.0.store_first(p, low);
             self.1.store_first(p.wrapping_add(low), n - low);
         }
+    }
+
+    #[inline(always)]
+    fn raised(self, to: &Known) -> Self {
+        Pair(self.0.raised(to), self.1.raised(to))
+    }
+    #[inline(always)]
+    fn raised_within(self, to: &Known) -> Self {
+        Pair(self.0.raised_within(to), self.1.raised_within(to))
     }
 
     both! {

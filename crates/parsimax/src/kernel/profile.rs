@@ -340,7 +340,7 @@ impl Whole {
 
 /// `u^n` for `n ≥ 1`, by squares.
 #[inline(always)]
-fn whole_power<V: Vector>(u: V, n: u32) -> V {
+pub(super) fn whole_power<V: Vector>(u: V, n: u32) -> V {
     let square = u.mul(u);
     let fourth = square.mul(square);
     match n {

@@ -39,26 +39,18 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
             Map::Sparsemax => long::forward::<V, _, _>((s, s), job, loss),
             Map::Entmax15 if job.d <= direct::WIDEST => direct::forward::<V, _>(e, job, loss),
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
-            // Whole powers, as of α = 4/3, need no logarithm below.
-            Map::Entmax(alpha) if is_short && alpha > 1.25 && Whole::exactly(alpha).is_none() => {
+            Map::Entmax(alpha) if is_short && Anchored::serves(alpha) => {
                 anchored::forward::<V>(Anchored::new(alpha, job.scale), job, loss);
             }
             Map::Entmax(alpha) if alpha < 2.0 => {
                 let prof = Below::new(alpha);
                 let bounds = Whole::over(1.0 / (alpha - 1.0), prof.inner());
                 match Whole::exactly(alpha) {
-                    Some(w) if is_short => {
-                        short::forward::<V, _, _>((w, w), job, loss);
-                    }
                     // Higher powers leave too many candidates for lists.
                     Some(w) if w.n <= 4 && job.d <= abreast::WIDEST => {
                         abreast::forward::<V, _, _>(Anchored::new(alpha, job.scale), (w, w), job, loss);
                     }
                     Some(w) => long::forward::<V, _, _>((w, w), job, loss),
-                    // Thresholds in the lanes are f32: too coarse for α near 1.
-                    None if is_short && (1..=8).contains(&bounds.n) => {
-                        short::forward::<V, _, _>((bounds, prof), job, loss);
-                    }
                     None if alpha > 1.25 && job.d <= abreast::WIDEST => {
                         let alone = (bounds, Smooth::<false>::new(alpha));
                         abreast::forward::<V, _, _>(Anchored::new(alpha, job.scale), alone, job, loss);

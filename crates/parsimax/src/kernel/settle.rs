@@ -3,23 +3,22 @@
 //! With `f = Σp`, `g = Σ p/u` and `h = Σ p/u²` the curve `A + B·(y + τ₀ − τ)^e`, `y = g/h`, shares value, slope and
 //! curvature with the sum at τ₀: entries in one place (`y` is their `u`) and a single entry on the threshold (`y` is its
 //! `u`) both solve it at once, and in between it converges with the third power of the residual, which powers as dear
-//! as these are worth. The first steps take powers that are off by a few percent and cost a quarter: until the residual
-//! is of that size, better ones tell no more.
+//! as these are worth. Far from the root it is led astray by entries that happen to be on the threshold, and `y = f/g`,
+//! which makes it Newton's step on the norm, does better.
 
 use super::anchored::{Anchored, Place, TINY};
 use super::pair::Pair;
 use super::vector::Vector;
 
-/// Steps by powers that are no more than a guess, which cost a quarter.
+/// Steps for α > 2 by powers that are no more than a guess, which cost less: until the residual is of their size, better ones
+/// tell no more.
 const ROUGH_STEPS: usize = 3;
 
-/// The same for α < 2, at most, and a residual after which the next step leaves no more than rough powers tell.
-const SMOOTH_ROUGH_STEPS: usize = 6;
-const ROUGHLY: f32 = 0.12;
-
-/// A residual from which on, for α > 2, the mean of `u` by its slopes, `f/g`, is the better `y`: the step is Newton's on
-/// the norm.
+/// A residual from which on, for α > 2, `f/g`, the mean of `u` by its slopes, is the better `y`.
 const FAR: f32 = 0.05;
+
+/// The same for α < 2.
+const FAR_SMOOTH: f32 = 0.3;
 
 /// Slots whose terms are added before they join the others.
 const BLOCK: usize = 16;
@@ -56,7 +55,7 @@ struct Sums<V> {
 }
 
 /// A residual that the step after it reduces to what the pass that writes the row can mend.
-const MENDED: f32 = 0.02;
+const MENDED: f32 = 0.05;
 
 /// Adds to a sum; what it loses goes into the next term. A lane that has no term is left as it is: how many slots
 /// there are behind the last candidate of a row depends on its neighbours.
@@ -85,6 +84,44 @@ pub(super) struct Goal<V: Vector> {
     pub(super) far: V::Mask,
 }
 
+/// Vectors of entries: an even number `slots` of them, of which two are looked at, and then two so many further on.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    pub(super) c: *const f32,
+    pub(super) slots: usize,
+    pub(super) apart: usize,
+}
+
+impl Columns {
+    /// All of them.
+    pub(super) fn all(c: *const f32, slots: usize) -> Columns {
+        Columns { c, slots: slots.next_multiple_of(2), apart: 2 }
+    }
+}
+
+/// Steps on the way, for α < 2: `u` of the largest entries, what it is at least and at most, and the mass that is sought.
+#[derive(Clone, Copy)]
+pub(super) struct Search<V: Vector> {
+    pub(super) level: V,
+    pub(super) less: V,
+    pub(super) more: V,
+    pub(super) active: V::Mask,
+    pub(super) mass: V,
+}
+
+impl<V: Vector> Search<V> {
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    pub(super) unsafe fn new(prof: &Anchored, level: V, goal: Goal<V>) -> Search<V> {
+        // Of a sample the maximum may not be part.
+        let more = if goal.mass > 1.0 { f64::from(goal.mass).powf(prof.delta) } else { 1.0 } * (1.0 + 1e-5);
+        // SAFETY: as the caller vouches.
+        let (less, more, mass) = unsafe { (V::splat(goal.least), V::splat(more as f32), V::splat(goal.mass)) };
+        Search { level, less, more, active: goal.active, mass }
+    }
+}
+
 impl Anchored {
     /// As [`settle`](Anchored::settle), for α < 2, measured from the maximum: the sum is convex there, and an entry next
     /// to the threshold has nothing to say.
@@ -94,77 +131,76 @@ impl Anchored {
     #[inline(always)]
     pub(super) unsafe fn settle_smooth<V: Vector>(
         &self,
-        (c, slots): (*const f32, usize),
+        columns: Columns,
         max: V,
         place: &mut Place<V>,
         goal: Goal<V>,
     ) {
         // SAFETY: as the caller vouches.
         unsafe {
-            let (zero, mass, mut active) = (V::splat(0.0), V::splat(goal.mass), goal.active);
-            let more = f64::from(goal.mass).powf(self.delta) * (1.0 + 1e-5);
-            let (mut less, mut more) = (V::splat(goal.least), V::splat(more as f32));
-            let mut far = goal.far;
-            for _ in 0..SMOOTH_ROUGH_STEPS {
-                if V::bits(far) == 0 {
+            let mut search = Search::new(self, place.level, goal);
+            for _ in 0..goal.steps {
+                self.advance(columns, max, &mut search);
+                if V::bits(search.active) == 0 {
                     break;
                 }
-                let (to, lack) = self.ahead::<V, true>((c, slots), max, place.level, mass);
-                let to = to.select(more.gt(to), more);
-                place.level = to.select(to.gt(less), less).select(far, place.level);
-                far = V::and(far, lack.max(zero.sub(lack)).gt(V::splat(ROUGHLY)));
             }
-            for _ in 0..goal.steps {
-                let (to, lack) = self.ahead::<V, false>((c, slots), max, place.level, mass);
-                let is_below = lack.gt(zero);
-                less = place.level.select(is_below, less);
-                more = more.select(is_below, place.level);
-                let inside = V::and(to.ge(less), more.ge(to));
-                let middle = less.sqrt().mul(more.sqrt());
-                place.level = to.select(inside, middle).select(active, place.level);
-                let done = V::and(inside, V::splat(MENDED).gt(lack.max(zero.sub(lack))));
-                active = V::lanes_of(V::bits(active) & !V::bits(done));
-                if V::bits(active) == 0 {
-                    return;
-                }
-            }
+            place.level = search.level;
         }
     }
 
-    /// Where the curve leads from a level of the maximum, by rough powers or by good ones: there, and what the mass lacks
-    /// here.
+    /// One step of a search, in its active lanes.
     ///
     /// # Safety
     /// As [`settle`](Anchored::settle).
     #[inline(always)]
-    unsafe fn ahead<V: Vector, const ROUGH: bool>(
+    pub(super) unsafe fn advance<V: Vector>(&self, columns: Columns, max: V, search: &mut Search<V>) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let Search { level, mut less, mut more, active, mass } = *search;
+            let (to, lack) = self.ahead(columns, max, level, mass);
+            let (zero, size) = (V::splat(0.0), lack.max(V::splat(0.0).sub(lack)));
+            let is_below = lack.gt(zero);
+            (less, more) = (level.select(is_below, less), more.select(is_below, level));
+            let inside = V::and(to.ge(less), more.ge(to));
+            let level = to.select(inside, less.sqrt().mul(more.sqrt())).select(active, level);
+            let done = V::and(inside, V::splat(MENDED).gt(size));
+            let active = V::lanes_of(V::bits(active) & !V::bits(done));
+            *search = Search { level, less, more, active, mass };
+        }
+    }
+
+    /// Where the curve leads from a level of the maximum, for α < 2: there, and what the mass lacks here.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    pub(super) unsafe fn ahead<V: Vector>(
         &self,
-        (c, slots): (*const f32, usize),
+        Columns { c, slots, apart }: Columns,
         max: V,
         here: V,
         mass: V,
     ) -> (V, V) {
         // SAFETY: every load stays within `slots` vectors.
         unsafe {
-            let (max, level) = (Pair::twice(max), Pair::twice(here));
-            let (scale, zero, tiny) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(0.0), Pair::<V>::splat(TINY));
-            let e = Pair::<V>::splat(self.e);
-            let (mut f, mut g, mut h) = (zero, zero, zero);
-            for k in (0..slots).step_by(2) {
-                let u = Pair::<V>::load(c.add(k * V::LANES)).sub(max).fma(scale, level);
-                let on = u.gt(zero);
-                let u = u.max(tiny);
-                let p = if ROUGH { u.rough_power(e) } else { u.power(e) }.keep(on);
-                let inverse = u.rough_inverse();
-                let slope = p.mul(inverse);
-                f = f.add(p);
-                g = g.add(slope);
-                h = slope.fma(inverse, h);
+            let (top, level) = (Pair::twice(max), Pair::twice(here));
+            // The least number that has a power; its own is 0, and so are its slopes.
+            let (scale, least) = (Pair::<V>::splat(self.scale), Pair::<V>::splat(self.nothing()));
+            let [mut f, mut g, mut h] = [Pair::<V>::splat(0.0); 3];
+            for k in (0..slots).step_by(apart) {
+                let u = Pair::<V>::load(c.add(k * V::LANES)).sub(top).fma(scale, level).max(least);
+                let bend = self.bend(u);
+                let slope = bend.mul(u);
+                (f, g, h) = (slope.fma(u, f), g.add(slope), h.add(bend));
             }
             let ((f, f2), (g, g2), (h, h2)) = (f.halves(), g.halves(), h.halves());
-            let (lack, g, one) = (mass.sub(f.add(f2)), g.add(g2), V::splat(1.0));
-            let y = g.div(h.add(h2));
-            let x = lack.div(y.mul(g));
+            let (f, g, h) = (f.add(f2), g.add(g2), h.add(h2));
+            let (lack, one) = (mass.sub(f), V::splat(1.0));
+            // Far away the curvature is that of the few entries that happen to be on the threshold.
+            let is_far = lack.max(V::splat(0.0).sub(lack)).gt(mass.mul(V::splat(FAR_SMOOTH)));
+            let (over, under) = (f.select(is_far, g), g.select(is_far, h));
+            let (y, x) = (over.div(under), lack.mul(under).div(over.mul(g)));
             (y.fma(self.steepen(one.add(x)).sub(one), here), lack)
         }
     }
@@ -275,7 +311,7 @@ impl Anchored {
             let power = match self.steep {
                 2.0 => base.mul(base),
                 3.0 => base.mul(base).mul(base),
-                steep => base.power(V::splat(steep)),
+                _ => base.raised(&self.root),
             };
             power.keep(p.gt(tiny))
         }

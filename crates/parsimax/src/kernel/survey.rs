@@ -3,7 +3,7 @@
 use super::anchored::{Anchored, Group, Lined, Place};
 use super::direct::two_maxima;
 use super::level;
-use super::settle::Goal;
+use super::settle::{Columns, Goal};
 use super::upright;
 use super::vector::{MAX_LANES, Vector};
 
@@ -13,11 +13,19 @@ const SHARED: f32 = 1.1;
 /// The share of a row above a bound from which on no list is made of it: one in so many.
 const CROWD: usize = 2;
 
+/// The exponent from which on that is certain.
+const MANY: f32 = 3.99;
+
 /// Vectors of a row that tell.
 const SAMPLE: usize = 4;
 
+/// Of so many columns two are a sample of crowded rows, and steps on it.
+const SPACING: usize = 8;
+const SAMPLE_STEPS: usize = 2;
+
 /// Steps on the maxima: for α < 2 to their root, at most, and for α > 2 to a bound.
 const FIRST_STEPS: usize = 4;
+const STEPS: usize = 16;
 const BOUND_STEPS: usize = 3;
 
 /// What the first look at a group of rows tells.
@@ -27,9 +35,8 @@ pub(super) struct Seen<V> {
     pub(super) place: Place<V>,
     /// Scores above which all entries of the support are.
     pub(super) cut: V,
-    /// One bit a row: not solved yet; far from the root; the maxima of its parts are all equal.
+    /// One bit a row: not solved yet; the maxima of its parts are all equal.
     pub(super) open: u32,
-    pub(super) far: u32,
     pub(super) tied: u32,
 }
 
@@ -66,19 +73,29 @@ pub(super) unsafe fn survey<V: Vector>(
             place.level = V::splat(0.35f64.powf(prof.delta) as f32);
             let (least, all) = (prof.least(count), V::lanes_of(open));
             let goal = Goal { mass: SHARED, steps: FIRST_STEPS, least, active: all, far: all };
-            prof.settle_smooth((tops, count), max, &mut place, goal);
+            prof.settle_smooth(Columns::all(tops, count), max, &mut place, goal);
             start = place;
         }
         let cut = prof.cut(start);
-        let crowd = if prof.delta < 1.0 { crowds::<V>((z, d), cut, open) } else { 0 };
+        let crowd = match prof.e {
+            ..1.0 => 0,
+            // Lists of all that such powers leave would be long.
+            MANY.. => open,
+            _ => crowds::<V>((z, d), cut, open),
+        };
         if crowd != 0 {
             upright::stand::<V>(z, (d, here), c);
-            let level = upright::smooth::<V>(prof, (c, c, d), max, (place.level, crowd, crowd));
-            place.level = level.select(V::lanes_of(crowd), place.level);
+            // What a sample tells, which has its share of the mass, is nearer than what maxima do.
+            let (active, none) = (V::lanes_of(crowd), V::lanes_of(0));
+            let sample = Columns { c, slots: d, apart: SPACING };
+            let mass = (2 * d.div_ceil(SPACING)) as f32 / d as f32;
+            let goal = Goal { mass, steps: SAMPLE_STEPS, least: prof.least(d), active, far: none };
+            prof.settle_smooth(sample, max, &mut place, goal);
+            prof.whole((c, d), max, &mut place, crowd);
         }
         let place = prof.share(&group, max).select(V::lanes_of(group.equal), place);
         let open = open & !crowd;
-        (group, Seen { max, place, cut, open, far: open, tied })
+        (group, Seen { max, place, cut, open, tied })
     }
 }
 
@@ -138,6 +155,27 @@ unsafe fn crowds<V: Vector>((z, d): (*const f32, usize), cut: V, rows: u32) -> u
 }
 
 impl Anchored {
+    /// Thresholds of the rows that are `asked` for, for α < 2, from where they are: `n` entries a lane, rounded up to an even
+    /// number; what is behind the last is −∞.
+    ///
+    /// # Safety
+    /// As [`settle`](Anchored::settle).
+    #[inline(always)]
+    pub(super) unsafe fn whole<V: Vector>(
+        &self,
+        (c, n): (*const f32, usize),
+        max: V,
+        place: &mut Place<V>,
+        asked: u32,
+    ) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let goal =
+                Goal { mass: 1.0, steps: STEPS, least: self.least(n), active: V::lanes_of(asked), far: V::lanes_of(0) };
+            self.settle_smooth(Columns::all(c, n), max, place, goal);
+        }
+    }
+
     /// The scores above which all entries of the support are, if the thresholds are lower bounds.
     ///
     /// # Safety

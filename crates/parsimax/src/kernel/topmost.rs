@@ -16,6 +16,9 @@ const RANKS: usize = 16;
 /// Steps on these at most; the pass that writes the row tells if they were not enough.
 const RANKED_STEPS: usize = 12;
 
+/// The same where they are no more than a guess at what all entries have.
+const GUESS_STEPS: usize = 2;
+
 /// The same on all entries.
 const STEPS: usize = 16;
 
@@ -40,11 +43,11 @@ pub(super) unsafe fn steep<V: Vector>(
         let open = if d > RANKS { found.all & asked } else { 0 };
         let mut place = Place { from: max, level: V::splat(1.0) };
         if asked & !open != 0 {
-            place = probable(prof, &top, &found, asked & !open);
+            place = probable(prof, &top, &found, asked & !open, RANKED_STEPS);
         }
         if open != 0 {
             // Fewer entries leave more to the largest.
-            let some = probable(prof, &top, &found, open);
+            let some = probable(prof, &top, &found, open, GUESS_STEPS);
             let level = max.sub(some.from).fma(V::splat(prof.scale), some.level);
             let mut crowd = Place { from: max, level };
             let counts = count::<V>(c, slots);
@@ -200,7 +203,7 @@ impl Anchored {
 /// # Safety
 /// The CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn probable<V: Vector>(prof: &Anchored, y: &[V; RANKS], found: &Found<V>, asked: u32) -> Place<V> {
+unsafe fn probable<V: Vector>(prof: &Anchored, y: &[V; RANKS], found: &Found<V>, asked: u32, steps: usize) -> Place<V> {
     // SAFETY: as the caller vouches.
     unsafe {
         let (zero, one, tiny, scale) = (V::splat(0.0), V::splat(1.0), V::splat(TINY), V::splat(prof.scale));
@@ -213,7 +216,7 @@ unsafe fn probable<V: Vector>(prof: &Anchored, y: &[V; RANKS], found: &Found<V>,
         }
         // At most what is left, shared by those that are equal.
         let mut level = prof.steepen(one.sub(found.above).div(ties.max(one)).max(tiny)).max(tiny);
-        for _ in 0..RANKED_STEPS {
+        for _ in 0..steps {
             let (mut f, mut g, mut h) = (zero, zero, zero);
             for y in &y[..n] {
                 let u = y.sub(from).fma(scale, level).max(tiny);

@@ -12,7 +12,7 @@
 //! The constructors ([`splat`](Vector::splat), the loads) are therefore `unsafe`;
 //! arithmetic on values that exist already is safe.
 
-use super::expo::{exp2_nonpos, log2, log2_of_parts};
+use super::expo::{Known, exp2_nonpos, log2, log2_of_parts};
 
 /// Most lanes that any instance has; sizes stack buffers.
 pub(crate) const MAX_LANES: usize = 16;
@@ -196,6 +196,19 @@ pub(crate) trait Vector: Copy {
             let r = less.select(self.gt(Self::splat(0.708)), m.sub(Self::splat(1.0)));
             exp2_nonpos(log2_of_parts((r, k)).mul(exponent))
         }
+    }
+    /// `self` to a power that is known beforehand, for positive normal numbers: to a relative error of 3e−7, or as closely as
+    /// [`power`](Vector::power).
+    #[inline(always)]
+    fn raised(self, to: &Known) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        self.power(unsafe { Self::splat(to.e) })
+    }
+    /// The same, at least as cheaply, for numbers from [`Known::NOTHING`] to 1, by [`Known::within`].
+    #[inline(always)]
+    fn raised_within(self, to: &Known) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe { self.power(Self::splat(to.e)).keep(self.gt(Self::splat(Known::NOTHING))) }
     }
     /// `log₂ self` for positive normal numbers, given `less = self − 1` to full relative accuracy: near 1, where `self` has
     /// lost digits, the logarithm keeps those of `less`.

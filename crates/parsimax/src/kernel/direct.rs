@@ -7,9 +7,9 @@
 //! 1. Where lanes are many, narrow rows go by order, too, and are turned into lanes as a whole if that leaves them open
 //!    (`quarters.rs`, `turned.rs`); where they are few, their largest entries are found, and Newton steps made on these.
 //! 2. Of rows of middling width the order of the two largest entries of every lane tells the threshold, and the pass that
-//!    writes whether that was all (`ordered.rs`).
-//! 3. Wide rows are read once, beside zeros; then the few entries above such a threshold are put in (`tiles.rs`).
-//! 4. What is left goes by passes, put together so that no lane is idle (`refine.rs`); wide rows go to `long.rs`.
+//!    writes whether that was all (`ordered.rs`); of wider ones only the vectors that matter are looked at again (`peaks.rs`).
+//! 3. What is left goes by passes, put together so that no lane is idle, as many rows as the first-level cache holds
+//!    (`refine.rs`).
 //!
 //! What becomes of a row does not depend on its neighbours.
 
@@ -20,7 +20,7 @@ use super::scan::lane_maxima;
 use super::solve::Frame;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, ordered, quarters, ranked, short, tiles};
+use super::{Forward, Status, long, ordered, peaks, quarters, ranked};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
@@ -32,14 +32,17 @@ pub(super) const WIDEST: usize = 4096;
 /// fill with work.
 pub(super) const GROUPS: usize = 4;
 
-/// Floats that the rows of such groups may have, so that they stay in the first-level cache beside what is written.
+/// Floats of rows that go by passes together, so that they stay in the first-level cache beside what is written.
 /// Lanes that this leaves empty cost less than a second look that waits.
 const ROOM: usize = 6144;
 
+/// Floats that rows of middling width may have together, so that they stay in the second-level cache.
+const MANY: usize = 65_536;
+
 /// How many rows of width `d` go through the steps together.
-fn together<V: Vector>(d: usize) -> usize {
-    if d > short::SHORT {
-        return (tiles::ROOM / d).clamp(1, V::LANES);
+fn together<V: Vector, P: Direct>(d: usize) -> usize {
+    if peaks::serves::<P>(d) {
+        return (MANY / d / V::LANES).clamp(1, GROUPS) * V::LANES;
     }
     let rows = ROOM / d;
     if rows < V::LANES { rows } else { V::LANES * (rows / V::LANES).min(GROUPS) }
@@ -56,44 +59,39 @@ const CROWDED: f32 = 0.77;
 pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
     // SAFETY: as the caller vouches.
     unsafe {
-        if quarters::serves::<V>(job.d) {
-            let solve = [quarters::solve_groups::<V, P, false> as Solve<_, _>, quarters::solve_groups::<V, P, true>];
-            // Kept from call to call: they are as many bytes as some rows, and tell what the last rows were like.
-            let mut kept = std::mem::take(&mut job.scratch.groups);
-            let groups = kept.get_or_insert_with(|| Box::new(groups::<V, _>()));
-            blocks::<V, P, _>(prof, job, loss, quarters::GROUPS * V::LANES, solve, groups);
-            job.scratch.groups = kept;
-        } else {
-            let solve = [solve_groups::<V, P, false> as Solve<_, _>, solve_groups::<V, P, true>];
-            let many = together::<V>(job.d);
-            blocks::<V, P, _>(prof, job, loss, many, solve, &mut groups::<V, GROUPS>());
+        // Kept from call to call: they are as many bytes as some rows, and tell what the last narrow rows were like.
+        let mut kept = std::mem::take(&mut job.scratch.groups);
+        let groups = kept.get_or_insert_with(|| Box::new([Group::NEW; quarters::GROUPS]));
+        for (i, group) in groups.iter_mut().enumerate() {
+            group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
         }
+        let (solve, many): (Solve<P>, _) = match (quarters::serves::<V>(job.d), peaks::serves::<P>(job.d), &loss) {
+            (true, _, None) => (quarters::solve_groups::<V, P, true>, quarters::GROUPS * V::LANES),
+            (true, _, Some(_)) => (quarters::solve_groups::<V, P, false>, quarters::GROUPS * V::LANES),
+            (_, true, None) => (solve_wide::<V, P, true>, together::<V, P>(job.d)),
+            (_, true, Some(_)) => (solve_wide::<V, P, false>, together::<V, P>(job.d)),
+            (_, _, None) => (solve_groups::<V, P, true>, together::<V, P>(job.d)),
+            (_, _, Some(_)) => (solve_groups::<V, P, false>, together::<V, P>(job.d)),
+        };
+        blocks::<V, P>(prof, job, loss, many, solve, groups);
+        job.scratch.groups = kept;
     }
 }
 
-/// Groups of rows that follow each other.
-fn groups<V: Vector, const N: usize>() -> [Group; N] {
-    let mut groups = [Group::NEW; N];
-    for (i, group) in groups.iter_mut().enumerate() {
-        group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
-    }
-    groups
-}
-
-/// Thresholds of a block of rows and, the second of two, their probabilities; whether all are fit.
-type Solve<P, const N: usize> = unsafe fn(P, Rows, *mut [Group; N]) -> bool;
+/// Thresholds of a block of rows, and their probabilities if no loss is wanted; whether all are fit.
+type Solve<P> = unsafe fn(P, Rows, *mut [Group; quarters::GROUPS]) -> bool;
 
 /// Solves `many` rows at a time, and sees to what is wanted beside probabilities, and to rows that are not fit.
 ///
 /// # Safety
-/// As [`forward`]; `many` rows fill at most `N` groups.
-unsafe fn blocks<V: Vector, P: Direct, const N: usize>(
+/// As [`forward`]; the groups have room for `many` rows.
+unsafe fn blocks<V: Vector, P: Direct>(
     prof: P,
     job: &mut Forward<'_>,
     loss: Option<(f32, &mut [RowSum])>,
     many: usize,
-    solve: [Solve<P, N>; 2],
-    groups: &mut [Group; N],
+    solve: Solve<P>,
+    groups: &mut [Group; quarters::GROUPS],
 ) {
     let d = job.d;
     let scale = prof.inner() * job.scale;
@@ -107,7 +105,7 @@ unsafe fn blocks<V: Vector, P: Direct, const N: usize>(
             let z = job.z.as_ptr().add(first * d);
             let out = job.out.as_mut_ptr().add(first * d);
             let block = Rows { z, out, d, rows: here, scale, one, bit };
-            let plain = solve[usize::from(gain.is_none())](prof, block, groups);
+            let plain = solve(prof, block, groups);
             if plain && gain.is_none() && job.tau.is_none() {
                 job.status[first..first + here].fill(Status::Ok);
                 continue;
@@ -147,7 +145,7 @@ outlined! {
     unsafe fn solve_groups<V, P: Direct; WRITE>(
         prof: P,
         rows: Rows,
-        groups: *mut [Group; GROUPS],
+        groups: *mut [Group; quarters::GROUPS],
     ) -> bool => solve_groups_any
 }
 
@@ -157,7 +155,45 @@ outlined! {
 unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
     prof: P,
     rows: Rows,
-    groups: *mut [Group; GROUPS],
+    groups: *mut [Group; quarters::GROUPS],
+) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe { solve_any::<V, P, WRITE, false>(prof, rows, groups) }
+}
+
+outlined! {
+    /// The same for rows that `peaks.rs` serves: apart, because it takes much of the stack.
+    ///
+    /// # Safety
+    /// As [`solve_groups`].
+    unsafe fn solve_wide<V, P: Direct; WRITE>(
+        prof: P,
+        rows: Rows,
+        groups: *mut [Group; quarters::GROUPS],
+    ) -> bool => solve_wide_any
+}
+
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn solve_wide_any<V: Vector, P: Direct, const WRITE: bool>(
+    prof: P,
+    rows: Rows,
+    groups: *mut [Group; quarters::GROUPS],
+) -> bool {
+    // SAFETY: as the caller vouches.
+    unsafe { solve_any::<V, P, WRITE, true>(prof, rows, groups) }
+}
+
+/// [`solve_groups`], or [`solve_wide`] if `PEAKS`.
+///
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn solve_any<V: Vector, P: Direct, const WRITE: bool, const PEAKS: bool>(
+    prof: P,
+    rows: Rows,
+    groups: *mut [Group; quarters::GROUPS],
 ) -> bool {
     // SAFETY: rows and buffers are in bounds as the caller vouches.
     unsafe {
@@ -166,8 +202,8 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
         let (gaps, size) = (gaps.as_mut_ptr().cast::<f32>(), 2 * V::LANES * V::LANES);
         for (g, group) in groups.iter_mut().enumerate() {
             let gaps = gaps.add(g * size);
-            if rows.d > short::SHORT {
-                tiles::settle::<V, P, WRITE>(prof, rows.from(g * V::LANES), group, gaps);
+            if PEAKS {
+                peaks::settle::<V, P, WRITE>(prof, rows, g * V::LANES, group, gaps);
             } else if rows.d >= WIDE {
                 ordered::settle::<V, P, WRITE>(prof, rows, g * V::LANES, group, gaps);
             } else {
@@ -181,44 +217,56 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
             late += group.active.count_ones();
             most += (rows.rows - g * V::LANES).min(V::LANES) as u32;
         }
-        if late == most {
+        let room = (ROOM / rows.d).max(1);
+        if late == most && most as usize <= room {
             refine::<V, P, WRITE>(prof, rows, groups);
         } else if late > 0 {
-            let mut put_together = [Group::NEW; GROUPS];
-            gather::<V>(groups, &mut put_together);
-            let put_together = &mut put_together[..(late as usize).div_ceil(V::LANES)];
-            refine::<V, P, WRITE>(prof, rows, put_together);
-            scatter::<V>(put_together, late as usize, groups);
+            let mut active = [0; GROUPS * MAX_LANES];
+            let active = list(groups, V::LANES, &mut active);
+            for some in active.chunks(room.min(GROUPS * V::LANES)) {
+                let mut put_together = [Group::NEW; GROUPS];
+                gather::<V>(groups, some, &mut put_together);
+                let put_together = &mut put_together[..some.len().div_ceil(V::LANES)];
+                refine::<V, P, WRITE>(prof, rows, put_together);
+                scatter::<V>(put_together, some, groups);
+            }
         }
         unfit == 0
     }
 }
 
-/// Puts the rows that are still active together.
-fn gather<V: Vector>(groups: &[Group], to: &mut [Group; GROUPS]) {
+/// Lists the rows that are still active.
+fn list<'a>(groups: &[Group], lanes: usize, to: &'a mut [u16; GROUPS * MAX_LANES]) -> &'a [u16] {
     let mut n = 0;
-    for group in groups {
+    for (g, group) in groups.iter().enumerate() {
         let mut left = group.active;
         while left != 0 {
-            let (k, i) = (left.trailing_zeros() as usize, n % V::LANES);
+            to[n] = (g * lanes) as u16 + left.trailing_zeros() as u16;
             left &= left - 1;
-            let to = &mut to[n / V::LANES];
-            (to.at[i], to.max[i]) = (group.at[k], group.max[k]);
-            (to.hi[i], to.lo[i]) = (group.hi[k], group.lo[k]);
-            to.far |= group.far;
-            to.active |= 1 << i;
             n += 1;
         }
     }
+    &to[..n]
 }
 
-/// Puts the thresholds of `n` rows that were put together where they came from.
-fn scatter<V: Vector>(from: &[Group], n: usize, groups: &mut [Group]) {
-    for i in 0..n {
+/// Puts some rows together.
+fn gather<V: Vector>(groups: &[Group], rows: &[u16], to: &mut [Group; GROUPS]) {
+    for (n, row) in rows.iter().enumerate() {
+        let (group, k) = (&groups[usize::from(*row) / V::LANES], usize::from(*row) % V::LANES);
+        let (to, i) = (&mut to[n / V::LANES], n % V::LANES);
+        (to.at[i], to.max[i]) = (*row, group.max[k]);
+        (to.hi[i], to.lo[i]) = (group.hi[k], group.lo[k]);
+        to.far |= group.far;
+        to.active |= 1 << i;
+    }
+}
+
+/// Puts the thresholds of rows that were put together where they came from.
+fn scatter<V: Vector>(from: &[Group], rows: &[u16], groups: &mut [Group]) {
+    for (i, row) in rows.iter().enumerate() {
         let (group, k) = (&from[i / V::LANES], i % V::LANES);
-        let row = usize::from(group.at[k]);
-        let to = &mut groups[row / V::LANES];
-        (to.hi[row % V::LANES], to.lo[row % V::LANES]) = (group.hi[k], group.lo[k]);
+        let (to, row) = (&mut groups[usize::from(*row) / V::LANES], usize::from(*row) % V::LANES);
+        (to.hi[row], to.lo[row]) = (group.hi[k], group.lo[k]);
     }
 }
 

@@ -17,7 +17,7 @@
 //! | `profile.rs` | what tells sparsemax from entmax; why Newton has no slow case |
 //! | `short.rs`, `long.rs` | maxima and bounds of short rows together; the steps composed for long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `refine.rs` | sparsemax and 1.5-entmax of rows up to a few thousand scores: the ways they go |
-//! | `ordered.rs`, `tiles.rs`, `picked.rs` | middling rows by order and a check, wide ones by zeros and short lists |
+//! | `ordered.rs`, `peaks.rs` | rows from 128 scores on by order and a check; of wide ones, of the few vectors that matter |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α ≥ 1.1 on short rows: by steps, or by order |
@@ -67,7 +67,7 @@ mod norm;
 mod ordered;
 mod oscar;
 mod pair;
-mod picked;
+mod peaks;
 mod place;
 mod portable;
 mod product;
@@ -89,7 +89,6 @@ mod structured;
 mod supports;
 mod survey;
 mod sweep;
-mod tiles;
 mod topmost;
 mod turned;
 mod tv;

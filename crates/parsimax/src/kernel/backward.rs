@@ -7,7 +7,7 @@
 //! enough for numbers that are finite; if one is not, the sum tells, and the row is done again with care. The same sum
 //! tells rows that the forward pass has filled with NaN.
 
-use super::long_backward::long_rows;
+use super::long_backward::{long_rows, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Root, Weight};
 use super::{Backward, Map, steep_backward};
@@ -17,6 +17,9 @@ pub(super) const BLOCK: usize = 4;
 
 /// Widest row whose sums are finished together with those of its neighbours.
 const NARROW: usize = 128;
+
+/// How far ahead of where they are both passes over a short row ask, in floats: some row behind it.
+const AHEAD: usize = 512;
 
 /// Widest row that is read as a whole, and whose sums may stay in f32.
 const SHORT: usize = 512;
@@ -89,7 +92,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) -> bool 
     let (d, n) = (job.d, job.out.len() / job.d);
     let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
     let all = Rows { p, v, out, d };
-    // SAFETY: as the caller vouches; two positions make room for one word.
+    // SAFETY: as the caller vouches; two positions make room for a word.
     unsafe {
         if d <= held::<V>() * V::LANES {
             held_rows::<V, W>(weight, all, n)
@@ -98,7 +101,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) -> bool 
         } else if d <= SHORT {
             short_rows::<V, W>(weight, all, n)
         } else {
-            let words = job.scratch.positions(2 * (d / (BLOCK * V::LANES)).div_ceil(64));
+            let words = job.scratch.positions(4 * words::<V>(d));
             long_rows::<V, W>(weight, all, n, words.cast())
         }
     }
@@ -220,18 +223,15 @@ outlined! {
 /// As [`short_rows`].
 #[inline(always)]
 unsafe fn short_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) -> bool {
-    // The mean of a row is known some time after its first pass. The second pass of the row before
-    // fills that time.
-    // SAFETY: every row lies within the `n` rows.
-    unsafe {
-        let (mut mean, mut is_bad) = (short_mean::<V, W, false>(weight, rows), false);
-        for r in 1..n {
-            let next = short_mean::<V, W, false>(weight, rows.from(r));
-            is_bad |= short_products::<V, W>(weight, rows.from(r - 1), mean);
-            mean = next;
+    let mut is_bad = false;
+    for r in 0..n {
+        // SAFETY: every row lies within the `n` rows.
+        unsafe {
+            let mean = short_mean::<V, W, false>(weight, rows.from(r));
+            is_bad |= short_products::<V, W>(weight, rows.from(r), mean);
         }
-        is_bad | short_products::<V, W>(weight, rows.from(n - 1), mean)
     }
+    is_bad
 }
 
 /// The first pass over a short row: its mean `<s,v>/Σs`; unless `CAREFUL`, not a number if there is no support.
@@ -247,7 +247,7 @@ unsafe fn short_mean<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: 
 }
 
 /// The largest mean from which no finite number is infinitely far.
-const MOST: f32 = 1e30;
+pub(super) const MOST: f32 = 1e30;
 
 /// The second pass over a short row, whose first pass left its weights in `out` if they are kept; returns whether the row
 /// is bad.
@@ -283,6 +283,8 @@ unsafe fn plain_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) 
         while i + BLOCK * V::LANES <= row.d {
             for k in 0..BLOCK {
                 let at = i + k * V::LANES;
+                V::prefetch(row.p.wrapping_add(at + AHEAD));
+                V::prefetch(row.v.wrapping_add(at + AHEAD));
                 let s = V::load(from.add(at));
                 let s = if W::KEPT { s } else { weight.weight(s) };
                 // Adding 0 leaves no −0 where the weight is 0.
@@ -317,6 +319,8 @@ pub(super) unsafe fn lane_sums<V: Vector, W: Weight, const CAREFUL: bool>(weight
         while i + BLOCK * V::LANES <= d {
             for k in 0..BLOCK {
                 let at = i + k * V::LANES;
+                V::prefetch(p.wrapping_add(at + AHEAD));
+                V::prefetch(v.wrapping_add(at + AHEAD));
                 let q = V::load(p.add(at));
                 let w = weight.weight(q);
                 let g = V::load(v.add(at));

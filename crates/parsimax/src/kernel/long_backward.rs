@@ -1,56 +1,62 @@
-//! Vector–Jacobian products of long rows, one by one: two passes, the sums and then the products.
+//! Vector–Jacobian products of long rows: two passes, the sums and then the products.
 //!
-//! In a row that is sparse the first pass writes zeros and notes which blocks hold any of the support; `v` is read in those
-//! alone.
+//! The first vectors of a row tell whether it is crowded. If it is not, the first pass reads `p` alone, writes zeros and
+//! notes which vectors hold any of the support; sums and products are of those. They have to wait for their `v`, so they
+//! are taken when the next row has been gone through.
 
-use super::backward::{BLOCK, Rows, lane_sums, products};
-use super::vector::{Vector, outlined};
+use super::backward::{BLOCK, MOST, Rows, lane_sums, products};
+use super::vector::{Vector, outlined, read, write};
 use super::weight::{Known, Weight};
 
 outlined! {
     /// Rows one by one; returns whether any of them is bad.
     ///
     /// # Safety
-    /// As [`any`](super::backward::any), for `n` rows; `words` is writable, if not aligned, for a bit a whole block of a row.
+    /// As [`any`](super::backward::any), for `n` rows; `words` is writable, if not aligned, for [`words`] of two rows.
     pub(super) unsafe fn long_rows<V, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) -> bool => long_rows_any
+}
+
+/// Words with a bit for every vector of a row of that width.
+pub(super) const fn words<V: Vector>(d: usize) -> usize {
+    d.div_ceil(V::LANES).div_ceil(64)
 }
 
 /// # Safety
 /// As [`long_rows`].
 #[inline(always)]
 unsafe fn long_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize, words: *mut u64) -> bool {
-    let (step, mut is_crowded, mut is_bad) = (BLOCK * V::LANES, false, false);
-    let whole = rows.d / step * step;
+    let (mut waiting, mut is_bad) = (None, false);
     for r in 0..n {
-        // SAFETY: row `r` lies within all three slices, and so do its blocks.
+        // SAFETY: row `r` lies within all three slices, and there are words for two rows.
         unsafe {
             let row = rows.from(r);
-            // A row is likely to be as the one before. Either way leads to the same numbers.
-            if r == 0 {
-                is_crowded = seems_crowded::<V>(row);
-            }
-            let (mean, busy) = match is_crowded {
-                true => crowded_mean::<V, W>(weight, row),
-                false => sparse_mean::<V, W>(weight, row, words),
-            };
-            match (is_crowded, W::KEPT) {
-                (true, true) => crowded_products::<V, _>(Known, Rows { p: row.out, ..row }, whole, mean),
-                (true, false) => crowded_products::<V, W>(weight, row, whole, mean),
-                (false, true) => sparse_products::<V, _>(Known, Rows { p: row.out, ..row }, words, mean),
-                (false, false) => sparse_products::<V, W>(weight, row, words, mean),
-            }
-            products::<V, W>(weight, row.past(whole), row.d - whole, mean);
-            is_crowded = busy * 2 * step > whole;
             is_bad |= row.is_bad();
+            let here = words.add(r % 2 * self::words::<V>(rows.d));
+            let is_crowded = seems_crowded::<V>(row);
+            if !is_crowded {
+                mark::<V>(row, here);
+            }
+            if let Some((row, words)) = waiting.take() {
+                sparse::<V, W>(weight, row, words);
+            }
+            if is_crowded {
+                crowded::<V, W>(weight, row);
+            } else {
+                waiting = Some((row, here));
+            }
         }
+    }
+    if let Some((row, words)) = waiting {
+        // SAFETY: as above.
+        unsafe { sparse::<V, W>(weight, row, words) };
     }
     is_bad
 }
 
-/// Vectors of a row that tell at a glance what it is like.
+/// Vectors of a row that tell at a glance what it is like: the first ones, which are read next in any case.
 const GLANCE: usize = 16;
 
-/// Whether most of a few vectors hold any of the support.
+/// Whether many of a few vectors hold any of the support.
 ///
 /// # Safety
 /// As [`long_rows`], for one row.
@@ -58,67 +64,97 @@ const GLANCE: usize = 16;
 unsafe fn seems_crowded<V: Vector>(row: Rows) -> bool {
     let mut busy = 0;
     for k in 0..GLANCE {
-        // SAFETY: a long row holds more vectors than that, and these end before it does.
-        let p = unsafe { V::load(row.p.add(k * (row.d / GLANCE / V::LANES * V::LANES))) };
-        // SAFETY: the caller vouches for the instruction set.
-        busy += usize::from(V::bits(p.gt(unsafe { V::splat(0.0) })) != 0);
+        // SAFETY: a long row holds more vectors than that; the caller vouches for the instruction set.
+        busy += unsafe { usize::from(V::bits(V::load(row.p.add(k * V::LANES)).gt(V::splat(0.0))) != 0) };
     }
-    busy * 2 > GLANCE
+    busy * 3 > GLANCE
 }
 
-/// The products of the blocks that hold any of the support.
+/// Writes zeros, notes which vectors of a row hold any of the support, and asks for their `v`.
 ///
 /// # Safety
-/// As [`long_rows`], for one row.
+/// As [`long_rows`], for one row and its words.
 #[inline(always)]
-unsafe fn sparse_products<V: Vector, W: Weight>(weight: W, row: Rows, words: *const u64, mean: f32) {
-    let step = BLOCK * V::LANES;
-    for w in 0..(row.d / step).div_ceil(64) {
-        // SAFETY: a bit stands for a block within the row.
-        unsafe {
-            let mut word = words.add(w).read_unaligned();
+unsafe fn mark<V: Vector>(row: Rows, words: *mut u64) {
+    let (Rows { p, v, out, d }, step) = (row, BLOCK * V::LANES);
+    // SAFETY: every access stays within `d` floats, and there is a bit for every vector.
+    unsafe {
+        let zero = V::splat(0.0);
+        for w in 0..self::words::<V>(d) {
+            let first = w * 64 * V::LANES;
+            let (len, mut word) = ((d - first).min(64 * V::LANES), 0u64);
+            // Reading and writing at once take no longer than a copy.
+            let whole = len / step * step;
+            for i in (0..whole).step_by(step) {
+                let mut busy = 0;
+                for k in 0..BLOCK {
+                    let at = first + i + k * V::LANES;
+                    busy |= u64::from(V::bits(V::load(p.add(at)).gt(zero)) != 0) << k;
+                    zero.store(out.add(at));
+                }
+                word |= busy << (i / V::LANES);
+            }
+            for i in (whole..len).step_by(V::LANES) {
+                write(zero, out.add(first + i), (len - i).min(V::LANES));
+                word |= 1 << (i / V::LANES);
+            }
+            words.add(w).write_unaligned(word);
             while word != 0 {
-                let at = (w * 64 + word.trailing_zeros() as usize) * step;
-                products::<V, W>(weight, row.past(at), step, mean);
+                V::prefetch(v.add(first + word.trailing_zeros() as usize * V::LANES));
                 word &= word - 1;
             }
         }
     }
 }
 
-/// Longest row of which the one after it is asked for while it is finished: as much as the caches hold beside it.
-const ASKED: usize = 1 << 15;
-
-/// The first `len` products of a row, a whole number of blocks, of which most are not 0.
+/// The sums of a row that is marked, and its products where they are not 0.
 ///
 /// # Safety
-/// As [`long_rows`], for one row.
+/// As [`mark`], for a row that is marked.
 #[inline(always)]
-unsafe fn crowded_products<V: Vector, W: Weight>(weight: W, row: Rows, len: usize, mean: f32) {
-    let step = BLOCK * V::LANES;
-    // SAFETY: every access but those that only ask stays within `len` floats.
+unsafe fn sparse<V: Vector, W: Weight>(weight: W, row: Rows, words: *const u64) {
+    let Rows { p, v, out, d } = row;
+    // SAFETY: a bit stands for a vector within the row.
     unsafe {
-        if row.d > ASKED {
-            // From its end, which the caches still hold.
-            for at in (0..len).step_by(step).rev() {
-                products::<V, W>(weight, row.past(at), step, mean);
+        let mut sums = Sums::<V>::new();
+        for w in 0..self::words::<V>(d) {
+            let mut word = words.add(w).read_unaligned();
+            while word != 0 {
+                let at = (w * 64 + word.trailing_zeros() as usize) * V::LANES;
+                let len = (d - at).min(V::LANES);
+                let q = read::<V>(p.add(at), len);
+                let s = weight.weight(q);
+                if W::KEPT {
+                    write(s, out.add(at), len);
+                }
+                let g = read::<V>(v.add(at), len).keep(q.gt(V::splat(0.0)));
+                (sums.sv, sums.s) = (s.fma(g, sums.sv), sums.s.add(s));
+                word &= word - 1;
             }
-            return;
+            sums.widen();
         }
-        for at in (0..len).step_by(step) {
-            for k in 0..BLOCK {
-                V::prefetch(row.p.wrapping_add(row.d + at + k * V::LANES));
-                V::prefetch(row.v.wrapping_add(row.d + at + k * V::LANES));
+        let mean = sums.mean();
+        for w in 0..self::words::<V>(d) {
+            let mut word = words.add(w).read_unaligned();
+            while word != 0 {
+                let at = (w * 64 + word.trailing_zeros() as usize) * V::LANES;
+                let len = (d - at).min(V::LANES);
+                let g = read::<V>(v.add(at), len);
+                let product = match W::KEPT {
+                    true => Known.product(read::<V>(out.add(at), len), g, mean),
+                    false => weight.product(read::<V>(p.add(at), len), g, mean),
+                };
+                write(product, out.add(at), len);
+                word &= word - 1;
             }
-            products::<V, W>(weight, row.past(at), step, mean);
         }
     }
 }
 
-/// `<s,v>` and `Σs`, as they are summed in long rows: a few terms a lane in f32, then in f64.
+/// `<s,v>` and `Σs`: up to 64 terms a lane in f32, then in f64.
 struct Sums<V: Vector> {
-    sv: [V; BLOCK],
-    s: [V; BLOCK],
+    sv: V,
+    s: V,
     wide_sv: V::Wide,
     wide_s: V::Wide,
 }
@@ -130,126 +166,123 @@ impl<V: Vector> Sums<V> {
     unsafe fn new() -> Self {
         // SAFETY: as the caller vouches.
         unsafe {
-            let none = [V::splat(0.0); BLOCK];
-            Sums { sv: none, s: none, wide_sv: V::wide_zero(), wide_s: V::wide_zero() }
+            let zero = V::splat(0.0);
+            Sums { sv: zero, s: zero, wide_sv: V::wide_zero(), wide_s: V::wide_zero() }
         }
     }
 
-    /// Adds a block, whose weights go to `out` if they are worth keeping. One without support adds nothing to any sum.
-    ///
-    /// # Safety
-    /// All three are accessible for a block; the CPU has the instruction set of `V`.
-    #[inline(always)]
-    unsafe fn add<W: Weight>(&mut self, weight: W, part: Rows) {
-        for k in 0..BLOCK {
-            // SAFETY: as the caller vouches.
-            unsafe {
-                let q = V::load(part.p.add(k * V::LANES));
-                let weighed = weight.weight(q);
-                if W::KEPT {
-                    weighed.store(part.out.add(k * V::LANES));
-                }
-                let v = V::load(part.v.add(k * V::LANES)).keep(q.gt(V::splat(0.0)));
-                self.sv[k] = weighed.fma(v, self.sv[k]);
-                self.s[k] = self.s[k].add(weighed);
-            }
-        }
-    }
-
-    /// Moves the sums to f64, after 64 blocks at most.
+    /// Moves the sums to f64.
     ///
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
     unsafe fn widen(&mut self) {
-        self.wide_sv = V::wide_add(self.wide_sv, together(self.sv));
-        self.wide_s = V::wide_add(self.wide_s, together(self.s));
+        self.wide_sv = V::wide_add(self.wide_sv, self.sv);
+        self.wide_s = V::wide_add(self.wide_s, self.s);
         // SAFETY: as the caller vouches.
-        (self.sv, self.s) = unsafe { ([V::splat(0.0); BLOCK], [V::splat(0.0); BLOCK]) };
+        (self.sv, self.s) = unsafe { (V::splat(0.0), V::splat(0.0)) };
     }
 
-    /// The mean, with the entries behind the last whole block of a row.
+    /// `<s,v>/Σs`, or 0 if there is no support.
     ///
     /// # Safety
-    /// As [`long_rows`], for one row.
+    /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn mean<W: Weight>(self, weight: W, row: Rows) -> f32 {
-        let whole = row.d - row.d % (BLOCK * V::LANES);
+    unsafe fn mean(mut self) -> f32 {
         // SAFETY: as the caller vouches.
-        let (sv, s) = unsafe { lane_sums::<V, W, true>(weight, Rows { d: row.d - whole, ..row.past(whole) }) };
-        let sv = V::wide_total(V::wide_add(self.wide_sv, sv));
-        let s = V::wide_total(V::wide_add(self.wide_s, s));
+        unsafe { self.widen() };
+        let (sv, s) = (V::wide_total(self.wide_sv), V::wide_total(self.wide_s));
         if s > 0.0 { (sv / s) as f32 } else { 0.0 }
     }
 }
 
-/// `<s,v>/Σs` of a row most of whose blocks hold some of the support, and how many do.
+/// Longest row that is asked for so little ahead that the first cache holds it; longer ones come from further away.
+const NEAR: usize = 8192;
+
+/// How far ahead of where it is a pass over a crowded row asks, in floats.
+const fn ahead(d: usize) -> usize {
+    if d <= NEAR { 512 } else { 2048 }
+}
+
+/// A row most of whose vectors hold some of the support.
 ///
 /// # Safety
 /// As [`long_rows`], for one row.
 #[inline(always)]
-unsafe fn crowded_mean<V: Vector, W: Weight>(weight: W, row: Rows) -> (f32, usize) {
-    let step = BLOCK * V::LANES;
-    let (blocks, mut busy) = (row.d / step, 0);
-    // SAFETY: block `i` lies within the row for `i < blocks`.
-    unsafe {
-        let mut sums = Sums::<V>::new();
-        for first in (0..blocks).step_by(64) {
-            for i in first..blocks.min(first + 64) {
-                let part = row.past(i * step);
-                busy += usize::from(holds_support::<V>(part.p));
-                sums.add(weight, part);
-            }
-            sums.widen();
-        }
-        (sums.mean(weight, row), busy)
-    }
-}
-
-/// The same of a row most of whose blocks hold none: `v` is read in the others alone, whose bits are left in `words`.
-/// Writes zeros.
-///
-/// # Safety
-/// As [`long_rows`], for one row.
-#[inline(always)]
-unsafe fn sparse_mean<V: Vector, W: Weight>(weight: W, row: Rows, words: *mut u64) -> (f32, usize) {
-    let step = BLOCK * V::LANES;
-    let (blocks, mut busy) = (row.d / step, 0);
-    // SAFETY: block `i` lies within the row for `i < blocks`.
-    unsafe {
-        let mut sums = Sums::<V>::new();
-        for w in 0..blocks.div_ceil(64) {
-            // First the bits, without a branch to guess; then the blocks, still in cache. Zeros are written on the way:
-            // reading and writing at once take no longer than a copy.
-            let mut word = 0u64;
-            for i in w * 64..blocks.min(w * 64 + 64) {
-                word |= u64::from(holds_support::<V>(row.p.add(i * step))) << (i % 64);
-                for k in 0..BLOCK {
-                    V::splat(0.0).store(row.out.add(i * step + k * V::LANES));
-                }
-            }
-            words.add(w).write_unaligned(word);
-            busy += word.count_ones() as usize;
-            while word != 0 {
-                sums.add(weight, row.past((w * 64 + word.trailing_zeros() as usize) * step));
-                word &= word - 1;
-            }
-            sums.widen();
-        }
-        (sums.mean(weight, row), busy)
-    }
-}
-
-/// Whether any probability of a block is positive.
-///
-/// # Safety
-/// `p` is readable for a block; the CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn holds_support<V: Vector>(p: *const f32) -> bool {
+unsafe fn crowded<V: Vector, W: Weight>(weight: W, row: Rows) {
     // SAFETY: as the caller vouches.
     unsafe {
-        let q = [V::load(p), V::load(p.add(V::LANES)), V::load(p.add(2 * V::LANES)), V::load(p.add(3 * V::LANES))];
-        V::bits(q[0].max(q[1]).max(q[2].max(q[3])).gt(V::splat(0.0))) != 0
+        let mean = crowded_mean::<V, W, false>(weight, row);
+        // What is 0 is mask enough for numbers that are finite. If one is not, the sum tells.
+        if mean.abs() > MOST || mean.is_nan() {
+            let mean = crowded_mean::<V, W, true>(weight, row);
+            products::<V, W>(weight, row, row.d, mean);
+        } else if W::KEPT {
+            crowded_products::<V, _>(Known, Rows { p: row.out, ..row }, mean);
+        } else {
+            crowded_products::<V, W>(weight, row, mean);
+        }
+    }
+}
+
+/// `<s,v>/Σs` of a row, whose weights go to `out` if they are worth keeping. Unless `CAREFUL`, an entry of `v` off the
+/// support that is not finite spoils it.
+///
+/// # Safety
+/// As [`long_rows`], for one row.
+#[inline(always)]
+unsafe fn crowded_mean<V: Vector, W: Weight, const CAREFUL: bool>(weight: W, row: Rows) -> f32 {
+    let (step, ahead) = (BLOCK * V::LANES, ahead(row.d));
+    let whole = row.d / step * step;
+    // SAFETY: every access but those that only ask stays within `d` floats.
+    unsafe {
+        let (zero, mut sums) = (V::splat(0.0), Sums::<V>::new());
+        for first in (0..whole).step_by(64 * step) {
+            let (mut sv, mut s) = ([zero; BLOCK], [zero; BLOCK]);
+            for i in (first..whole.min(first + 64 * step)).step_by(step) {
+                for k in 0..BLOCK {
+                    let at = i + k * V::LANES;
+                    V::prefetch(row.p.wrapping_add(at + ahead));
+                    V::prefetch(row.v.wrapping_add(at + ahead));
+                    let q = V::load(row.p.add(at));
+                    let w = weight.weight(q);
+                    let g = V::load(row.v.add(at));
+                    sv[k] = w.fma(if CAREFUL { g.keep(q.gt(zero)) } else { g }, sv[k]);
+                    s[k] = s[k].add(w);
+                    if W::KEPT {
+                        w.store(row.out.add(at));
+                    }
+                }
+            }
+            (sums.sv, sums.s) = (together(sv), together(s));
+            sums.widen();
+        }
+        (sums.sv, sums.s) = lane_sums::<V, W, CAREFUL>(weight, Rows { d: row.d - whole, ..row.past(whole) });
+        sums.mean()
+    }
+}
+
+/// The products of a crowded row of finite numbers.
+///
+/// # Safety
+/// As [`long_rows`], for one row.
+#[inline(always)]
+unsafe fn crowded_products<V: Vector, W: Weight>(weight: W, row: Rows, mean: f32) {
+    let (step, ahead) = (BLOCK * V::LANES, ahead(row.d));
+    let whole = row.d / step * step;
+    // SAFETY: every access but those that only ask stays within `d` floats.
+    unsafe {
+        let (centre, zero) = (V::splat(mean), V::splat(0.0));
+        for i in (0..whole).step_by(step) {
+            for k in 0..BLOCK {
+                let at = i + k * V::LANES;
+                V::prefetch(row.out.wrapping_add(at + ahead));
+                let s = weight.weight(V::load(row.p.add(at)));
+                // Adding 0 leaves no −0 where the weight is 0.
+                s.fma(V::load(row.v.add(at)).sub(centre), zero).store(row.out.add(at));
+            }
+        }
+        products::<V, W>(weight, row.past(whole), row.d - whole, mean);
     }
 }
 

@@ -17,15 +17,17 @@
 //! probabilities, rounded to f32, have lost them. Unless δ is small, nothing much cancels in
 //! `−δ² g/u₀ = q (1 − ln u₀ − ln(1+q)) − ln(1+q)` either, which takes fewer operations.
 //!
-//! One pass takes all sums: `Σ s w g = Σ s v' g − (Σ s v'/Σs) Σ s g` with `v'` measured from that of the largest entry,
-//! which leaves behind whatever all of `v` have in common. Rows go in groups, and those most of whose entries are 0 on
-//! lists of their supports (`supports.rs`).
+//! Three passes: the largest entry; `s`, `s g` and the mean of `v`; the products with `w`. Rows go in groups, and those
+//! most of whose entries are 0 on lists of their supports (`supports.rs`).
 
 use super::expo::{entropy_near_one, exp2_nonpos, log2};
-use super::supports::{Across, NARROW, Row, Sums, count, group, mark, part, put_back, room, words};
+use super::supports::{Across, NARROW, Row, Sums, group, is_dense, mark, part, put_back, room, unset, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
-use super::weight::{Identity, Indicator, Power, Root, Weight};
+use super::weight::{Identity, Indicator, Power, Quotient, Root, Weight};
 use super::{Backward, steep_backward};
+
+/// How far ahead of where they are passes ask, in floats.
+const AHEAD: usize = 1024;
 
 /// `u/u₀` is not known more closely than this.
 const GRAIN: f32 = 1e-7;
@@ -43,15 +45,22 @@ pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
     // SAFETY: as the caller vouches.
     unsafe {
         if alpha > 2.0 {
-            steep_backward::rows::<V>(alpha, job, z, dalpha);
-        } else if alpha == 2.0 {
-            groups::<V, _>(Indicator(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
+            return steep_backward::rows::<V>(alpha, job, z, dalpha);
+        }
+        let (scale, power) = (job.scale, Power::new(alpha, job.scale));
+        let rows = Rows::new::<V>(alpha, job, z, dalpha);
+        if alpha == 2.0 {
+            groups::<V, _, true>(Indicator(scale), rows);
         } else if alpha == 1.5 {
-            groups::<V, _>(Root(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
+            groups::<V, _, true>(Root(scale), rows);
         } else if alpha == 1.0 {
-            groups::<V, _>(Identity(job.scale), Rows::new::<V>(alpha, job, z, dalpha));
+            groups::<V, _, false>(Identity(scale), rows);
+        } else if alpha > 1.5 {
+            groups::<V, _, true>(power, rows);
+        } else if rows.delta >= STEEP {
+            groups::<V, _, true>(Quotient(power), rows);
         } else {
-            groups::<V, _>(Power::new(alpha, job.scale), Rows::new::<V>(alpha, job, z, dalpha));
+            groups::<V, _, false>(Quotient(power), rows);
         }
     }
 }
@@ -73,65 +82,68 @@ struct Rows {
 }
 
 outlined! {
-    /// All rows, in groups.
+    /// All rows, in groups; whether δ is `STEEP`.
     ///
     /// # Safety
     /// The pointers are readable for `rows` rows of `d` floats, `out` writable, `dalpha` writable for a number a row, the
     /// lists for three of every row of a group; the CPU has the instruction set of `V`.
-    unsafe fn groups<V, W: Weight>(weight: W, rows: Rows) -> () => groups_any
+    unsafe fn groups<V, W: Weight; IS_STEEP>(weight: W, rows: Rows) -> () => groups_any
 }
 
 /// # Safety
 /// As [`groups`].
 #[inline(always)]
-unsafe fn groups_any<V: Vector, W: Weight>(weight: W, rows: Rows) {
+unsafe fn groups_any<V: Vector, W: Weight, const IS_STEEP: bool>(weight: W, rows: Rows) {
     let (mut across, mut of, size) = (Across::new(), Measures::new(), group::<V>(rows.d));
     for first in (0..rows.rows).step_by(size) {
         let here = (rows.rows - first).min(size);
         // SAFETY: row `r` of the group lies within the rows for `r < here`.
         unsafe {
             let rows = rows.past(first);
-            rows.list_group::<V>(here, &mut across, &mut of);
+            rows.list_group::<V, IS_STEEP>(here, &mut across, &mut of);
             for r in 0..here {
-                across.put(r, rows.weigh::<V, W>(weight, r, &of));
+                across.put(r, rows.weigh::<V, W, IS_STEEP>(weight, r, &of));
             }
-            let (s, sv) = (across.total::<V>(0), across.total::<V>(1));
-            let (sg, svg) = (across.total::<V>(2), across.total::<V>(3));
-            let mean = sv.div(s).keep(s.gt(V::splat(0.0)));
-            mean.store(of.mean.as_mut_ptr());
+            let s = across.total::<V>(0);
+            across.total::<V>(1).div(s).keep(s.gt(V::splat(0.0))).store(of.mean.as_mut_ptr());
+            for r in 0..here {
+                across.put(r, [rows.multiply::<V>(r, &of)]);
+            }
             // The weights carry the factor `scale`; the gradient in α does not.
-            let slope = svg.sub(mean.mul(sg)).mul(V::load(of.factor.as_ptr())).div(V::splat(rows.scale));
+            let slope = across.total::<V>(0).mul(V::load(of.factor.as_ptr())).div(V::splat(rows.scale));
             slope.keep(s.gt(V::splat(0.0))).store(of.slope.as_mut_ptr());
             for r in 0..here {
-                rows.multiply::<V>(r, &of);
                 *rows.dalpha.add(r) = f64::from(of.slope[r]);
             }
         }
     }
 }
 
-/// Where scores, probabilities and `v` of a row are found, and where its weights are left: as it is, or on lists.
+/// Where scores, probabilities and `v` of a row are found, and where its weights and their products with `g` are left: as
+/// it is, or on lists.
 #[derive(Clone, Copy)]
 struct Place {
     z: *const f32,
     p: *const f32,
     v: *const f32,
     weights: *mut f32,
+    bent: *mut f32,
     n: usize,
     is_list: bool,
+    /// What `v` is measured from: that of one of the support, which leaves behind whatever all of them have in common.
+    from: f32,
 }
 
 /// What there is one of for every row of a group.
 struct Measures {
     place: [Place; MAX_LANES],
-    /// The largest score, and its `v`.
+    /// The largest score.
     top: [f32; MAX_LANES],
-    from: [f32; MAX_LANES],
     /// From differences of scores to `q`.
     to_q: [f32; MAX_LANES],
     /// `1/u₀`
     inverse: [f32; MAX_LANES],
-    /// `ln p₀`, and `1 − ln u₀`.
+    /// `ln p₀`, and `1 − ln u₀` in units of `ln 2`.
     log_top: [f32; MAX_LANES],
     less_log: [f32; MAX_LANES],
     /// `u₀/δ²`, for `e²/u₀ = (u₀/δ²) q²` far from 0.
@@ -144,12 +156,13 @@ struct Measures {
 
 impl Measures {
     fn new() -> Measures {
-        let (nowhere, none) = (std::ptr::null(), [0.0; MAX_LANES]);
-        let place = Place { z: nowhere, p: nowhere, v: nowhere, weights: nowhere.cast_mut(), n: 0, is_list: false };
+        let (nowhere, none) = (std::ptr::null::<f32>(), [0.0; MAX_LANES]);
+        let (weights, bent) = (nowhere.cast_mut(), nowhere.cast_mut());
+        let place = Place { z: nowhere, p: nowhere, v: nowhere, weights, bent, n: 0, is_list: false, from: 0.0 };
         let place = [place; MAX_LANES];
-        let (top, from, to_q, inverse, log_top) = (none, none, none, none, none);
-        let (less_log, far, factor, mean, slope) = (none, none, none, none, none);
-        Measures { place, top, from, to_q, inverse, log_top, less_log, far, factor, mean, slope }
+        let (top, to_q, inverse, log_top, less_log) = (none, none, none, none, none);
+        let (far, factor, mean, slope) = (none, none, none, none);
+        Measures { place, top, to_q, inverse, log_top, less_log, far, factor, mean, slope }
     }
 }
 
@@ -159,7 +172,7 @@ impl Rows {
     unsafe fn new<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f32], dalpha: &mut [f64]) -> Rows {
         let (d, scale, rows, dalpha) = (job.d, job.scale, dalpha.len(), dalpha.as_mut_ptr());
         let size = group::<V>(d).min(rows);
-        let lists = job.scratch.floats(3 * size * room(d));
+        let lists = unset(job.scratch, 3 * size * room(d));
         // Two positions make room for one word.
         let words = job.scratch.positions(2 * size * words::<V>(d)).cast();
         let (z, p, v, out) = (z.as_ptr(), job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
@@ -209,7 +222,7 @@ impl Rows {
     /// # Safety
     /// As [`groups`], for as many rows.
     #[inline(always)]
-    unsafe fn list_group<V: Vector>(&self, rows: usize, across: &mut Across, of: &mut Measures) {
+    unsafe fn list_group<V: Vector, const IS_STEEP: bool>(&self, rows: usize, across: &mut Across, of: &mut Measures) {
         // SAFETY: as the caller vouches.
         unsafe {
             for r in 0..rows {
@@ -217,51 +230,52 @@ impl Rows {
                 (of.place[r], tops) = self.place::<V>(r);
                 across.put(r, tops);
             }
-            let (score, top) = (across.most::<V>(0), across.most::<V>(2));
-            score.store(of.top.as_mut_ptr());
-            for r in 0..rows {
-                let is_top = across.get::<V>(r, 0).ge(V::splat(of.top[r]));
-                let from = across.get::<V>(r, 1).select(is_top, V::splat(f32::NEG_INFINITY));
-                across.put(r, [from]);
-            }
-            across.most::<V>(0).store(of.from.as_mut_ptr());
-            self.measure(top, of);
+            across.most::<V>(0).store(of.top.as_mut_ptr());
+            self.measure::<V, IS_STEEP>(across.most::<V>(1), of);
         }
     }
 
-    /// Where a row is found from now on; and by lanes the largest score of its support, its `v`, and the largest
-    /// probability.
+    /// Where a row is found from now on; and by lanes the largest score of its support, and the largest probability.
     ///
     /// # Safety
     /// As [`groups`], for one row.
     #[inline(always)]
-    unsafe fn place<V: Vector>(&self, r: usize) -> (Place, [V; 3]) {
+    unsafe fn place<V: Vector>(&self, r: usize) -> (Place, [V; 2]) {
         // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
         unsafe {
             let row @ Row { key: z, p, v, out, d, words } = self.row::<V>(r);
-            let mut tops = Tops::new();
-            if d <= NARROW || mark::<V>(row) * V::LANES * 4 > d && count::<V>(p, d) * 2 > d {
-                for i in (0..d).step_by(V::LANES) {
-                    let len = (d - i).min(V::LANES);
-                    tops.add(read::<V>(z.add(i), len), read::<V>(p.add(i), len), read::<V>(v.add(i), len));
+            let (zs, ps, vs) = (self.list(0, r), self.list(1, r), self.list(2, r));
+            let (zero, mut tops) = (V::splat(0.0), Tops::new());
+            let is_wide = d > NARROW;
+            if !is_wide || is_dense::<V>(p, d) {
+                tops = Tops::over(z, p, d);
+                if is_wide || tops.n * 2 > d {
+                    let from = *v.add(first_of::<V>(p, d));
+                    return (Place { z, p, v, weights: out, bent: zs, n: d, is_list: false, from }, tops.most);
                 }
-                return (Place { z, p, v, weights: out, n: d, is_list: false }, tops.lanes());
             }
-            let (zs, ps, vs, mut n) = (self.list(0, r), self.list(1, r), self.list(2, r), 0);
+            mark::<V>(row);
+            let mut n = 0;
             for first in (0..d).step_by(part::<V>()) {
                 let mut word = words.add(first / part::<V>()).read_unaligned();
                 while word != 0 {
                     let i = first + word.trailing_zeros() as usize * V::LANES;
                     let len = (d - i).min(V::LANES);
                     let (z, p, v) = (read::<V>(z.add(i), len), read::<V>(p.add(i), len), read::<V>(v.add(i), len));
-                    let on = tops.add(z, p, v);
+                    let on = p.gt(zero);
+                    if is_wide {
+                        tops.add(z, p);
+                    }
                     z.compress(on, zs.add(n));
                     v.compress(on, vs.add(n));
                     n += p.compress(on, ps.add(n));
                     word &= word - 1;
                 }
             }
-            (Place { z: zs, p: ps, v: vs, weights: ps, n, is_list: true }, tops.lanes())
+            // Vectors are read whole.
+            zero.store(ps.add(n));
+            let from = if n > 0 { *vs } else { 0.0 };
+            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, from }, tops.most)
         }
     }
 
@@ -270,7 +284,7 @@ impl Rows {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn measure<V: Vector>(&self, top: V, of: &mut Measures) {
+    unsafe fn measure<V: Vector, const IS_STEEP: bool>(&self, top: V, of: &mut Measures) {
         let (delta, scale) = (self.delta as f32, self.scale);
         // SAFETY: as the caller vouches.
         unsafe {
@@ -285,53 +299,74 @@ impl Rows {
             inverse.mul(V::splat(delta * scale)).store(of.to_q.as_mut_ptr());
             inverse.store(of.inverse.as_mut_ptr());
             log.store(of.log_top.as_mut_ptr());
-            one.sub(log.mul(V::splat(delta))).store(of.less_log.as_mut_ptr());
+            let less_log = one.sub(log.mul(V::splat(delta))).mul(V::splat(std::f32::consts::LOG2_E));
+            less_log.store(of.less_log.as_mut_ptr());
             far.store(of.far.as_mut_ptr());
-            let factor = if self.delta >= STEEP { far } else { V::splat(-1.0) };
+            let factor = if IS_STEEP { far.mul(V::splat(std::f32::consts::LN_2)) } else { V::splat(-1.0) };
             factor.store(of.factor.as_mut_ptr());
         }
     }
 
-    /// `Σ s`, `Σ s v'`, and, but for a factor, `Σ s g` and `Σ s v' g` of a row, by lanes; its weights stay in their place.
+    /// `Σ s` and `Σ s v` of a row, by lanes; its weights stay in their place, and so do their products with `g`, but for a
+    /// factor.
     ///
     /// # Safety
     /// As [`groups`], for a row that has its place.
     #[inline(always)]
-    unsafe fn weigh<V: Vector, W: Weight>(&self, weight: W, r: usize, of: &Measures) -> [V; 4] {
-        let Place { z, p, v, weights, n, .. } = of.place[r];
+    unsafe fn weigh<V: Vector, W: Weight, const IS_STEEP: bool>(&self, weight: W, r: usize, of: &Measures) -> [V; 2] {
+        let n = of.place[r].n;
         // SAFETY: every access stays within `n` floats.
         unsafe {
-            let (top, from, one) = (V::splat(of.top[r]), V::splat(of.from[r]), V::splat(1.0));
-            let (to_q, inverse, less_log) = (V::splat(of.to_q[r]), V::splat(of.inverse[r]), V::splat(of.less_log[r]));
-            let mut sums = Sums::<V, 4>::new();
+            let (mut sums, entry) = (Sums::<V, 2>::new(), Entry::new(r, of));
             for first in (0..n).step_by(part::<V>()) {
                 if first > 0 {
                     sums.widen();
                 }
-                let sums = sums.part();
-                for i in (first..n.min(first + part::<V>())).step_by(V::LANES) {
-                    let len = (n - i).min(V::LANES);
-                    let p = read::<V>(p.add(i), len);
-                    let on = p.gt(V::splat(0.0));
-                    let gap = read::<V>(z.add(i), len).sub(top).keep(on);
-                    let q = gap.mul(to_q);
-                    let u = q.add(one).max(V::splat(GRAIN));
-                    let s = weight.weight_at(p, u, inverse);
-                    let g = if self.delta >= STEEP {
-                        let log = u.log2_near_one(q).mul(V::splat(std::f32::consts::LN_2));
-                        q.mul(less_log.sub(log)).sub(log)
-                    } else {
-                        self.bend(gap, (u, q), (V::splat(of.log_top[r]), inverse, V::splat(of.far[r])))
-                    };
-                    write(s, weights.add(i), len);
-                    let sv = read::<V>(v.add(i), len).sub(from).keep(on).mul(s);
-                    sums[0] = sums[0].add(s);
-                    sums[1] = sums[1].add(sv);
-                    sums[2] = s.fma(g, sums[2]);
-                    sums[3] = sv.fma(g, sums[3]);
+                let (here, sums) = ((n - first).min(part::<V>()), sums.part());
+                let rest = here % V::LANES;
+                for i in (first..first + here - rest).step_by(V::LANES) {
+                    self.weigh_part::<V, W, IS_STEEP>(weight, (i, V::LANES), &entry, sums);
+                }
+                if rest > 0 {
+                    self.weigh_part::<V, W, IS_STEEP>(weight, (n - rest, rest), &entry, sums);
                 }
             }
             sums.lanes()
+        }
+    }
+
+    /// [`weigh`](Rows::weigh) of a vector or a part of one.
+    ///
+    /// # Safety
+    /// As [`weigh`](Rows::weigh).
+    #[inline(always)]
+    unsafe fn weigh_part<V: Vector, W: Weight, const IS_STEEP: bool>(
+        &self,
+        weight: W,
+        (i, len): (usize, usize),
+        entry: &Entry<V>,
+        sums: &mut [V; 2],
+    ) {
+        let Place { z, p, v, weights, bent, .. } = entry.place;
+        // SAFETY: as the caller vouches.
+        unsafe {
+            V::prefetch(v.wrapping_add(i + AHEAD));
+            let p = read::<V>(p.add(i), len);
+            let on = p.gt(V::splat(0.0));
+            let gap = read::<V>(z.add(i), len).sub(entry.top).keep(on);
+            let q = gap.mul(entry.to_q);
+            let u = q.add(V::splat(1.0)).max(V::splat(GRAIN));
+            let s = weight.weight_at(p, u, entry.inverse);
+            let g = if IS_STEEP {
+                let log = u.log2_near_one(q);
+                q.mul(entry.less_log.sub(log)).sub(log)
+            } else {
+                self.bend(gap, (u, q), entry)
+            };
+            write(s, weights.add(i), len);
+            write(s.mul(g), bent.add(i), len);
+            sums[0] = sums[0].add(s);
+            sums[1] = read::<V>(v.add(i), len).sub(entry.from).keep(on).fma(s, sums[1]);
         }
     }
 
@@ -340,44 +375,111 @@ impl Rows {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn bend<V: Vector>(&self, gap: V, (u, q): (V, V), (log_top, inverse, far): (V, V, V)) -> V {
+    unsafe fn bend<V: Vector>(&self, gap: V, (u, q): (V, V), entry: &Entry<V>) -> V {
         // SAFETY: as the caller vouches.
         unsafe {
             let e = gap.mul(V::splat(self.scale));
             let (near, away, is_near) = entropy_near_one(u, q);
-            let near = e.mul(e).mul(inverse).mul(near);
-            e.fma(log_top, near.select(is_near, away.mul(far)))
+            let near = e.mul(e).mul(entry.inverse).mul(near);
+            e.fma(entry.log_top, near.select(is_near, away.mul(entry.far)))
         }
     }
 
-    /// Writes the products of a row.
+    /// Writes the products of a row; returns the sum of those with `g`, by lanes.
     ///
     /// # Safety
     /// As [`groups`], for a row that has its weights.
     #[inline(always)]
-    unsafe fn multiply<V: Vector>(&self, r: usize, of: &Measures) {
-        let Place { v, weights, n, is_list, .. } = of.place[r];
+    unsafe fn multiply<V: Vector>(&self, r: usize, of: &Measures) -> V {
+        let place @ Place { weights, n, is_list, .. } = of.place[r];
         // SAFETY: every access stays within `n` floats.
         unsafe {
-            let (from, mean) = (V::splat(of.from[r]), V::splat(of.mean[r]));
-            for i in (0..n).step_by(V::LANES) {
-                let len = (n - i).min(V::LANES);
-                let s = read::<V>(weights.add(i), len);
-                let w = read::<V>(v.add(i), len).sub(from).sub(mean).keep(s.gt(V::splat(0.0)));
-                write(s.mul(w), weights.add(i), len);
+            let (from, mean, mut sums) = (V::splat(place.from), V::splat(of.mean[r]), Sums::<V, 1>::new());
+            for first in (0..n).step_by(part::<V>()) {
+                if first > 0 {
+                    sums.widen();
+                }
+                let (here, [sum]) = ((n - first).min(part::<V>()), sums.part());
+                let rest = here % V::LANES;
+                for i in (first..first + here - rest).step_by(V::LANES) {
+                    *sum = place.multiply::<V>((i, V::LANES), (from, mean), *sum);
+                }
+                if rest > 0 {
+                    *sum = place.multiply::<V>((n - rest, rest), (from, mean), *sum);
+                }
             }
             if is_list {
                 put_back::<V>(self.row::<V>(r), weights);
             }
+            sums.lanes()[0]
         }
     }
 }
 
-/// The largest score of the support, its `v`, and the largest probability, by lanes.
+impl Place {
+    /// The products of a vector or a part of one; returns the sum of those with `g` so far.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row that has its weights.
+    #[inline(always)]
+    unsafe fn multiply<V: Vector>(&self, (i, len): (usize, usize), (from, mean): (V, V), sum: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let s = read::<V>(self.weights.add(i), len);
+            let w = read::<V>(self.v.add(i), len).sub(from).sub(mean).keep(s.gt(V::splat(0.0)));
+            write(s.mul(w), self.weights.add(i), len);
+            read::<V>(self.bent.add(i), len).fma(w, sum)
+        }
+    }
+}
+
+/// The first entry of a row that is positive, or just the first.
+///
+/// # Safety
+/// `p` is readable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+unsafe fn first_of<V: Vector>(p: *const f32, d: usize) -> usize {
+    for i in (0..d).step_by(V::LANES) {
+        // SAFETY: every load stays within `d` floats.
+        let on = V::bits(unsafe { read::<V>(p.add(i), (d - i).min(V::LANES)).gt(V::splat(0.0)) });
+        if on != 0 {
+            return i + on.trailing_zeros() as usize;
+        }
+    }
+    0
+}
+
+/// What the entries of a row are measured by.
+struct Entry<V> {
+    place: Place,
+    from: V,
+    top: V,
+    to_q: V,
+    inverse: V,
+    log_top: V,
+    less_log: V,
+    far: V,
+}
+
+impl<V: Vector> Entry<V> {
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn new(r: usize, of: &Measures) -> Entry<V> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (top, to_q, inverse) = (V::splat(of.top[r]), V::splat(of.to_q[r]), V::splat(of.inverse[r]));
+            let (log_top, less_log, far) = (V::splat(of.log_top[r]), V::splat(of.less_log[r]), V::splat(of.far[r]));
+            let place = of.place[r];
+            Entry { place, from: V::splat(place.from), top, to_q, inverse, log_top, less_log, far }
+        }
+    }
+}
+
+/// The largest score of the support and the largest probability, by lanes, and how many were seen.
 struct Tops<V> {
-    score: V,
-    beside: V,
-    p: V,
+    most: [V; 2],
+    n: usize,
 }
 
 impl<V: Vector> Tops<V> {
@@ -386,29 +488,41 @@ impl<V: Vector> Tops<V> {
     #[inline(always)]
     unsafe fn new() -> Tops<V> {
         // SAFETY: as the caller vouches.
-        unsafe { Tops { score: V::splat(f32::NEG_INFINITY), beside: V::splat(0.0), p: V::splat(0.0) } }
+        unsafe { Tops { most: [V::splat(f32::NEG_INFINITY), V::splat(0.0)], n: 0 } }
     }
 
-    /// A vector more; returns which of it are in the support.
+    /// Those of a whole row.
     ///
     /// # Safety
-    /// The CPU has the instruction set of `V`.
+    /// `z` and `p` are readable for `d` floats; the CPU has the instruction set of `V`.
     #[inline(always)]
-    unsafe fn add(&mut self, z: V, p: V, v: V) -> V::Mask {
-        // SAFETY: as the caller vouches.
+    unsafe fn over(z: *const f32, p: *const f32, d: usize) -> Tops<V> {
+        let rest = d % V::LANES;
+        // SAFETY: every load stays within `d` floats.
         unsafe {
-            let on = p.gt(V::splat(0.0));
-            let z = z.select(on, V::splat(f32::NEG_INFINITY));
-            let is_higher = z.gt(self.score);
-            self.score = z.select(is_higher, self.score);
-            self.beside = v.select(is_higher, self.beside);
-            self.p = p.max(self.p);
-            on
+            let mut tops = Tops::new();
+            for i in (0..d - rest).step_by(V::LANES) {
+                V::prefetch(z.wrapping_add(i + AHEAD));
+                V::prefetch(p.wrapping_add(i + AHEAD));
+                tops.add(V::load(z.add(i)), V::load(p.add(i)));
+            }
+            if rest > 0 {
+                tops.add(read::<V>(z.add(d - rest), rest), read::<V>(p.add(d - rest), rest));
+            }
+            tops
         }
     }
 
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
     #[inline(always)]
-    fn lanes(self) -> [V; 3] {
-        [self.score, self.beside, self.p]
+    unsafe fn add(&mut self, z: V, p: V) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let on = p.gt(V::splat(0.0));
+            let [score, most] = self.most;
+            self.most = [z.select(on, V::splat(f32::NEG_INFINITY)).max(score), p.max(most)];
+            self.n += V::bits(on).count_ones() as usize;
+        }
     }
 }

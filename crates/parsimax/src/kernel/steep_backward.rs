@@ -17,8 +17,7 @@
 //! leave it all digits that an f32 has. Without scores `p/w` takes the place of a power of `1 + x`.
 
 use super::expo::{exp2_nonpos, log2};
-use super::level::equals;
-use super::supports::{Across, Ends, Row, Sums, collect, group, part, put_back, room, within, words};
+use super::supports::{Across, Ends, Row, Sums, collect, group, part, put_back, room, unset, within, words};
 use super::vector::{Lift, MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, steep_alone};
 
@@ -65,7 +64,7 @@ impl Steep {
     unsafe fn new<V: Vector>(alpha: f64, job: &mut Backward<'_>, key: *const f32, dalpha: *mut f64) -> Steep {
         let (d, scale, rows) = (job.d, job.scale, job.out.len() / job.d);
         let size = group::<V>(d).min(rows);
-        let lists = job.scratch.floats(3 * size * room(d));
+        let lists = unset(job.scratch, 3 * size * room(d));
         // Two positions make room for one word.
         let words = job.scratch.positions(2 * size * words::<V>(d)).cast();
         let (p, v, out) = (job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
@@ -219,10 +218,9 @@ impl Steep {
             let (zero, mut count) = (V::splat(0.0), [0.0f32; MAX_LANES]);
             for r in 0..rows {
                 let row = self.row::<V>(r);
-                of.is_even[r] = is_even::<V>(row);
+                of.is_even[r] = share_evenly::<V>(row, self.shared);
                 if of.is_even[r] {
                     of.n[r] = 0;
-                    share_evenly::<V>(row, self.shared);
                     continue;
                 }
                 let (n, ends) = collect::<V>(row, (self.list(0, r), self.list(1, r)));
@@ -436,39 +434,61 @@ impl Steep {
     }
 }
 
-/// Whether all keys of a row are equal and all of its probabilities.
-///
-/// # Safety
-/// As [`collect`].
-#[inline(always)]
-unsafe fn is_even<V: Vector>(row: Row) -> bool {
-    let Row { key, p, d, .. } = row;
-    // SAFETY: as the caller vouches.
-    unsafe { *p > 0.0 && equals::<V>((p, d), *p) == Some(d) && equals::<V>((key, d), *key) == Some(d) }
-}
+/// How far ahead of where it is a pass over equal entries asks, in floats.
+const AHEAD: usize = 1024;
 
-/// `gain · (v − mean)` of such a row.
+/// `gain · (v − mean)` of a row whose keys are all equal, and its probabilities; whether it is one. If it is not, nothing
+/// is written.
 ///
 /// # Safety
 /// As [`collect`].
 #[inline(always)]
-unsafe fn share_evenly<V: Vector>(row: Row, gain: f32) {
-    let Row { v, out, d, .. } = row;
-    // SAFETY: every access stays within `d` floats.
+unsafe fn share_evenly<V: Vector>(row: Row, gain: f32) -> bool {
+    let Row { key, p, v, out, d, .. } = row;
+    // SAFETY: every access but those that only ask stays within `d` floats.
     unsafe {
+        // Most rows are told by their ends.
+        let last = d - 1;
+        if !(*p > 0.0 && *p == *p.add(last) && *key == *key.add(last)) {
+            return false;
+        }
         // Measured from one of them, so that a constant in v takes no digits.
-        let (from, gain, mut sum) = (V::splat(*v), V::splat(gain), V::wide_zero());
+        let (share, level, from, gain) = (V::splat(*p), V::splat(*key), V::splat(*v), V::splat(gain));
+        let mut sum = V::wide_zero();
         for first in (0..d).step_by(4 * V::LANES) {
-            let mut part = V::splat(0.0);
+            let (mut part, mut is_even) = (V::splat(0.0), true);
             for i in (first..d.min(first + 4 * V::LANES)).step_by(V::LANES) {
-                part = part.add(V::load_first(v.add(i), (d - i).min(V::LANES), *v).sub(from));
+                let n = (d - i).min(V::LANES);
+                for x in [key, p, v] {
+                    V::prefetch(x.wrapping_add(i + AHEAD));
+                }
+                let (p, key) = (read_or::<V>(p.add(i), n, *p), read_or::<V>(key.add(i), n, *key));
+                let is_share = V::and(p.ge(share), share.ge(p));
+                let is_level = V::and(key.ge(level), level.ge(key));
+                is_even &= V::bits(V::and(is_share, is_level)) == ((1u64 << V::LANES) - 1) as u32;
+                part = part.add(read_or::<V>(v.add(i), n, *v).sub(from));
+            }
+            if !is_even {
+                return false;
             }
             sum = V::wide_add(sum, part);
         }
         let mean = V::splat((V::wide_total(sum) / d as f64) as f32);
         for i in (0..d).step_by(V::LANES) {
             let n = (d - i).min(V::LANES);
+            V::prefetch(out.wrapping_add(i + AHEAD));
             write(read::<V>(v.add(i), n).sub(from).sub(mean).mul(gain), out.add(i), n);
         }
+        true
     }
+}
+
+/// `n ≤ LANES` floats; `fill` behind them.
+///
+/// # Safety
+/// As [`Vector::load_first`].
+#[inline(always)]
+unsafe fn read_or<V: Vector>(from: *const f32, n: usize, fill: f32) -> V {
+    // SAFETY: as the caller vouches.
+    unsafe { if n == V::LANES { V::load(from) } else { V::load_first(from, n, fill) } }
 }

@@ -4,6 +4,7 @@
 //! A group of rows is gone through step by step. What a step leaves in the lanes of every row is turned, so that what is
 //! one number a row is worked out for all rows of the group at once.
 
+use super::Scratch;
 use super::vector::{MAX_LANES, Vector, read, write};
 
 /// Widest row all of whose vectors are looked at. In wider ones a look at `p` tells which.
@@ -18,7 +19,7 @@ pub(super) const fn part<V: Vector>() -> usize {
 }
 
 /// Floats that a list of every row of a group has together, at most: what a cache holds beside the rows.
-const TOGETHER: usize = 1 << 14;
+const TOGETHER: usize = 1 << 12;
 
 /// How many rows of that width are gone through together.
 pub(super) const fn group<V: Vector>(d: usize) -> usize {
@@ -32,6 +33,16 @@ pub(super) const fn group<V: Vector>(d: usize) -> usize {
 /// Floats that the list of a row of that width asks for: vectors are stored whole.
 pub(super) const fn room(d: usize) -> usize {
     d + MAX_LANES
+}
+
+/// Room for `n` floats that hold nothing yet: what lists ask for is much more than most of them need, and clearing it takes
+/// longer than many a row.
+pub(super) fn unset(scratch: &mut Scratch, n: usize) -> *mut f32 {
+    if scratch.floats.capacity() < n {
+        scratch.floats.clear();
+        scratch.floats.reserve(n);
+    }
+    scratch.floats.as_mut_ptr()
 }
 
 /// Words that remember the vectors of a row of that width.
@@ -51,27 +62,40 @@ unsafe fn spots<V: Vector>(p: *const f32, d: usize, out: *mut f32, row: usize) -
     }
     // SAFETY: every access stays within `d` floats.
     unsafe {
-        let (zero, mut word, mut i) = (V::splat(0.0), 0u64, 0);
-        while i + 4 * V::LANES <= d {
-            let at = p.add(i);
-            let low = V::load(at).max(V::load(at.add(V::LANES)));
-            let most = low.max(V::load(at.add(2 * V::LANES)).max(V::load(at.add(3 * V::LANES))));
+        let (zero, mut word, step) = (V::splat(0.0), 0u64, 4 * V::LANES);
+        let whole = d / step * step;
+        for i in (0..whole).step_by(step) {
+            let mut busy = 0;
             for k in 0..4 {
-                zero.store(out.add(i + k * V::LANES));
+                let at = i + k * V::LANES;
+                busy |= u64::from(V::bits(V::load(p.add(at)).gt(zero)) != 0) << k;
+                zero.store(out.add(at));
             }
-            word |= u64::from(V::bits(most.gt(zero)) != 0) << (i / V::LANES);
-            i += 4 * V::LANES;
+            word |= busy << (i / V::LANES);
         }
-        // All four of those that hold any.
-        word |= word << 1;
-        word |= word << 2;
-        while i < d {
-            let n = (d - i).min(V::LANES);
-            write(zero, out.add(i), n);
+        for i in (whole..d).step_by(V::LANES) {
+            write(zero, out.add(i), (d - i).min(V::LANES));
             word |= 1 << (i / V::LANES);
-            i += n;
         }
         word
+    }
+}
+
+/// Entries at either end of a row that tell at a glance what it is like.
+const GLANCE: usize = 128;
+
+/// Whether more than half of a row are positive, as its ends have it.
+///
+/// # Safety
+/// `p` is readable for `d` floats; the CPU has the instruction set of `V`.
+#[inline(always)]
+pub(super) unsafe fn is_dense<V: Vector>(p: *const f32, d: usize) -> bool {
+    // SAFETY: both ends are within the row.
+    unsafe {
+        if d <= 2 * GLANCE {
+            return count::<V>(p, d) * 2 > d;
+        }
+        count::<V>(p, GLANCE) + count::<V>(p.add(d - GLANCE), GLANCE) > GLANCE
     }
 }
 
@@ -96,24 +120,28 @@ pub(super) struct Row {
     pub(super) words: *mut u64,
 }
 
-/// Notes which vectors of a row are worth a look; returns how many. Zeros are written to `out` if others are not.
+/// Notes which vectors of a row are worth a look, and asks for what else they hold. Zeros are written to `out` if others
+/// are not.
 ///
 /// # Safety
 /// `p` is readable and `out` writable for `d` floats, `words`, if not aligned, for [`words`]; the CPU has the instruction
 /// set of `V`.
 #[inline(always)]
-pub(super) unsafe fn mark<V: Vector>(row: Row) -> usize {
-    let Row { p, out, d, words, .. } = row;
-    let mut n = 0;
+pub(super) unsafe fn mark<V: Vector>(row: Row) {
+    let Row { key, p, v, out, d, words } = row;
     for first in (0..d).step_by(part::<V>()) {
         // SAFETY: a part is within the row, and there is a word for it.
         unsafe {
-            let word = spots::<V>(p.add(first), (d - first).min(part::<V>()), out.add(first), d);
+            let mut word = spots::<V>(p.add(first), (d - first).min(part::<V>()), out.add(first), d);
             words.add(first / part::<V>()).write_unaligned(word);
-            n += word.count_ones() as usize;
+            while word != 0 && d > NARROW {
+                let i = first + word.trailing_zeros() as usize * V::LANES;
+                V::prefetch(key.add(i));
+                V::prefetch(v.add(i));
+                word &= word - 1;
+            }
         }
     }
-    n
 }
 
 /// How many entries of a row are positive.
@@ -121,7 +149,7 @@ pub(super) unsafe fn mark<V: Vector>(row: Row) -> usize {
 /// # Safety
 /// `p` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
+unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
     let mut n = 0;
     for i in (0..d).step_by(V::LANES) {
         // SAFETY: every load stays within `d` floats.
@@ -164,6 +192,9 @@ pub(super) unsafe fn collect<V: Vector>(row: Row, (keys, beside): (*mut f32, *mu
                 word &= word - 1;
             }
         }
+        // Vectors are read whole.
+        zero.store(keys.add(n));
+        zero.store(beside.add(n));
         (n, ends)
     }
 }

@@ -79,15 +79,12 @@ impl Weight for Root {
 pub(super) struct Power {
     scale: f32,
     exponent: f32,
-    /// Whether the smallest entries weigh more than what their `p^δ` knows, which a difference of scores tells.
-    is_steep: bool,
 }
 
 impl Power {
     /// For that α.
     pub(super) fn new(alpha: f64, scale: f32) -> Power {
-        // An error ε of u is one of ε u^{(1−2δ)/δ} in u^{(1−δ)/δ}.
-        Power { scale, exponent: (2.0 - alpha) as f32, is_steep: alpha > 1.5 }
+        Power { scale, exponent: (2.0 - alpha) as f32 }
     }
 }
 
@@ -109,16 +106,24 @@ impl Weight for Power {
             s.mul(scale).keep(on)
         }
     }
-    /// `p^{2−α} = p/p^δ`: no logarithm, unless small `u` that have lost digits weigh much.
+}
+
+/// The same for α up to 1.5 where `p^δ` is known from a difference of scores. Beyond, the smallest entries weigh more than
+/// that knows: an error ε of `u` is one of `ε u^{(1−2δ)/δ}` in `u^{(1−δ)/δ}`.
+#[derive(Clone, Copy)]
+pub(super) struct Quotient(pub Power);
+
+impl Weight for Quotient {
+    #[inline(always)]
+    unsafe fn weight<V: Vector>(&self, p: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.0.weight(p) }
+    }
+    /// `p^{2−α} = p/p^δ`: no logarithm.
     #[inline(always)]
     unsafe fn weight_at<V: Vector>(&self, p: V, u: V, inverse: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
-        unsafe {
-            if self.is_steep {
-                return self.weight(p);
-            }
-            p.mul(inverse.mul(V::splat(self.scale))).mul(u.rough_inverse())
-        }
+        unsafe { p.mul(inverse.mul(V::splat(self.0.scale))).mul(u.rough_inverse()) }
     }
 }
 

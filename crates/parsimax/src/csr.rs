@@ -254,7 +254,11 @@ impl<M: Mapping> Rows<'_, M> {
         let mut room = Room::take();
         let done = match T::as_f32(z.data) {
             Some(data) if plan.z.len > 0 && plan.z.len <= WIDEST => {
-                self.picked(plan, &View { data, layout: z.layout.clone() }, rows, &mut room, sink)
+                // Fewer rows at a time than a chunk has: the kernels work in as much memory again.
+                let (view, few) = (View { data, layout: z.layout.clone() }, (WIDEST / 4 / plan.z.len).max(1));
+                rows.clone()
+                    .step_by(few)
+                    .try_for_each(|first| self.picked(plan, &view, first..rows.end.min(first + few), &mut room, sink))
             }
             _ => self.listed(plan, z, rows, &mut room, sink),
         };

@@ -69,7 +69,7 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
 unsafe fn by_order_or_turned<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group]) {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (mut apart, mut open) = (0, 0);
+        let mut open = 0;
         // What is left in the groups is of the rows before.
         let mut crowd = is_crowd::<V>(&groups[groups.len() - 1..]);
         for (i, some) in groups.chunks_mut(SOME).enumerate() {
@@ -80,14 +80,13 @@ unsafe fn by_order_or_turned<V: Vector, P: Direct, const WRITE: bool>(prof: P, r
                 by_order::<V, P, WRITE>(prof, rows, some, left);
             }
             crowd = is_crowd::<V>(some);
-            apart |= some.iter().fold(0, |apart, group| apart | group.active & !group.dense);
             open |= some.iter().fold(0, |open, group| open | group.active);
         }
         if open == 0 {
             return;
         }
         let mut some = [Group::NEW; SOME];
-        while apart != 0 {
+        loop {
             let n = take_out::<V>(groups, |group| group.active & !group.dense, &mut some);
             if n == 0 {
                 break;

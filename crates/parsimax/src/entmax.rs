@@ -238,7 +238,7 @@ fn negative_tsallis(p: &[f64], alpha: f64) -> f64 {
 }
 
 /// The same of entries that are handed out.
-pub(crate) fn negative_tsallis_by(each: Visit<'_>, alpha: f64) -> f64 {
+fn negative_tsallis_by(each: Visit<'_>, alpha: f64) -> f64 {
     let delta = alpha - 1.0;
     let term = |log: f64| if delta == 0.0 { log } else { (delta * log).exp_m1() / (delta * alpha) };
     numeric::sum_by(each, |p| if p > 0.0 { p * term(p.ln()) } else { 0.0 })

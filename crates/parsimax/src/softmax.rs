@@ -10,7 +10,6 @@
 //!
 //! **Edge cases.** An entry about 745γ below the maximum underflows to 0 in `f64`.
 
-use crate::entmax::negative_tsallis_by;
 use crate::error::check_gamma;
 use crate::kernel::Map;
 use crate::law::Form;
@@ -99,7 +98,7 @@ impl Regularized for Softmax {
         numeric::negative_entropy(p)
     }
     fn omega_by(&self, each: Visit<'_>) -> f64 {
-        negative_tsallis_by(each, 1.0)
+        numeric::sum_by(each, |p| if p > 0.0 { p * p.ln() } else { 0.0 })
     }
 }
 

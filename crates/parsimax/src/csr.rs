@@ -60,8 +60,11 @@ impl<T: Float> Csr<T> {
     }
 }
 
-/// The widest rows that are written out before their support is picked: a quarter of a megabyte.
-const WIDEST: usize = 1 << 16;
+/// The widest rows that are written out before their support is picked: half a megabyte.
+const WIDEST: usize = 1 << 17;
+
+/// Entries of narrower rows that are written out at a time.
+const FEW: usize = 1 << 14;
 
 /// The longest lists of candidates, and how much of a dense row is looked at at a time.
 const LISTED: usize = 1 << 13;
@@ -255,7 +258,7 @@ impl<M: Mapping> Rows<'_, M> {
         let done = match T::as_f32(z.data) {
             Some(data) if plan.z.len > 0 && plan.z.len <= WIDEST => {
                 // Fewer rows at a time than a chunk has: the kernels work in as much memory again.
-                let (view, few) = (View { data, layout: z.layout.clone() }, (WIDEST / 4 / plan.z.len).max(1));
+                let (view, few) = (View { data, layout: z.layout.clone() }, (FEW / plan.z.len).max(1));
                 rows.clone()
                     .step_by(few)
                     .try_for_each(|first| self.picked(plan, &view, first..rows.end.min(first + few), &mut room, sink))

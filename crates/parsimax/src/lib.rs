@@ -48,6 +48,7 @@
 //! and index, or a row of NaN where you ask for that. Bad parameters are errors at construction.
 //! Nothing panics on input.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![forbid(unsafe_code)]
 
 mod attention;
 mod batch;
@@ -61,8 +62,6 @@ mod ext;
 mod float;
 pub mod fusedmax;
 pub mod hourglass;
-#[doc(hidden)]
-pub mod kernel;
 mod law;
 pub mod loss;
 mod mapping;
@@ -86,6 +85,9 @@ mod transpose;
 #[cfg(test)]
 mod trial;
 mod view;
+
+#[doc(hidden)]
+pub use parsimax_kernel as kernel;
 
 pub use attention::{Attention, Shape};
 pub use budget::Budget;

@@ -425,8 +425,41 @@ mod tests {
         let mut y: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
         y[0] -= if free.0 { 0.0 } else { lambda };
         y[z.len() - 1] -= if free.1 { 0.0 } else { lambda };
-        crate::prox::tv1d::prox(&mut y, lambda, &mut crate::prox::tv1d::Tube::default());
-        y
+        pulled(&y, lambda)
+    }
+
+    /// The same by a string pulled tight through the tube of width 2λ about the running sums, knot by knot: the slopes
+    /// of its pieces. From each knot the funnel of slopes that stay inside is followed until it closes.
+    fn pulled(y: &[f64], lambda: f64) -> Vec<f64> {
+        let n = y.len();
+        let mut sums = vec![0.0];
+        y.iter().for_each(|y| sums.push(sums[sums.len() - 1] + y));
+        let width = |k: usize| if k == n { 0.0 } else { lambda };
+        let (mut x, mut height) = (Vec::new(), 0.0);
+        while x.len() < n {
+            let from = x.len();
+            let slope = |to: usize, height_there: f64| (height_there - height) / (to - from) as f64;
+            let (mut floor, mut ceiling) = ((f64::NEG_INFINITY, from), (f64::INFINITY, from));
+            let mut k = from + 1;
+            let knot = loop {
+                let (low, high) = (slope(k, sums[k] - width(k)), slope(k, sums[k] + width(k)));
+                if low > ceiling.0 {
+                    break ceiling;
+                }
+                if high < floor.0 {
+                    break floor;
+                }
+                if k == n {
+                    break (low, n);
+                }
+                floor = if low >= floor.0 { (low, k) } else { floor };
+                ceiling = if high <= ceiling.0 { (high, k) } else { ceiling };
+                k += 1;
+            };
+            height += knot.0 * (knot.1 - from) as f64;
+            x.resize(knot.1, knot.0);
+        }
+        x
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Recurrent cells against their formulas in f64, and their gradients against differences.
 
-use super::super::cells::{Back, Cell, Step, back, step, tanh_all};
 use super::*;
+use parsimax_kernel::cells::{Back, Cell, Step, back, step, tanh_all};
 
 const CELLS: [Cell; 2] = [Cell::Lstm, Cell::Gru];
 

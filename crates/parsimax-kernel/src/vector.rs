@@ -45,7 +45,7 @@ macro_rules! outlined {
                 $($arg: $ty,)*
                 lanes: std::marker::PhantomData<V>,
             }
-            impl<V: Vector $(, $g: $bound)* $(, const $c: bool)?> $crate::kernel::vector::Task
+            impl<V: Vector $(, $g: $bound)* $(, const $c: bool)?> $crate::vector::Task
                 for Call<V $(, $g)* $(, $c)?>
             {
                 type Output = $out;

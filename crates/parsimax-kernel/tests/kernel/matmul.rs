@@ -1,7 +1,7 @@
 //! Products against plain f64 loops.
 
-use super::super::matmul::{Matrix, Packed, Target, multiply};
 use super::*;
+use parsimax_kernel::matmul::{Matrix, Packed, Target, multiply};
 
 /// `C = start + A·B` in f64, and the sum of the absolute terms, which bounds the rounding.
 fn plain(a: Matrix<'_>, b: Matrix<'_>, i: usize, j: usize) -> (f64, f64) {

@@ -15,11 +15,11 @@ mod structured;
 mod sweep;
 mod turned;
 
-use super::*;
+use parsimax_kernel::*;
 
 /// Calls [`forward`] at a level; returns the probabilities, τ and statuses. Streamed or not, and without τ, they are the
 /// same.
-pub(super) fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
+fn run(level: Level, map: Map, z: &[f32], d: usize, scale: f32) -> (Vec<f32>, Vec<f64>, Vec<Status>) {
     let stored = run_with(level, map, z, d, scale, false);
     let streamed = run_with(level, map, z, d, scale, true);
     let bits = |p: &[f32]| p.iter().map(|p| p.to_bits()).collect::<Vec<_>>();
@@ -59,13 +59,13 @@ fn run_with(
 }
 
 /// A standard normal number (Box–Muller).
-pub(super) fn normal(rng: &mut fastrand::Rng) -> f32 {
+fn normal(rng: &mut fastrand::Rng) -> f32 {
     let r = (-2.0 * (1.0 - rng.f64()).ln()).sqrt();
     (r * (std::f64::consts::TAU * rng.f64()).cos()) as f32
 }
 
 /// `n` normal numbers of the given scale.
-pub(super) fn normals(rng: &mut fastrand::Rng, n: usize, sigma: f32) -> Vec<f32> {
+fn normals(rng: &mut fastrand::Rng, n: usize, sigma: f32) -> Vec<f32> {
     (0..n).map(|_| sigma * normal(rng)).collect()
 }
 
@@ -80,13 +80,14 @@ fn shape(map: Map) -> (f64, f64) {
 }
 
 /// The mapping by its definition, in f64; thresholds by bisection until nothing moves.
-pub(super) fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
+fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
     let max = z.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if max == f32::NEG_INFINITY {
         return vec![0.0; z.len()];
     }
     let x: Vec<f64> = z.iter().map(|&v| (f64::from(v) - f64::from(max)) * f64::from(scale)).collect();
-    if map == Map::Softmax {
+    // Closer to 1 than f32 can tell apart, α-entmax is softmax.
+    if map == Map::Softmax || matches!(map, Map::Entmax(alpha) if alpha - 1.0 < 1e-7) {
         let total: f64 = x.iter().map(|v| v.exp()).sum();
         return x.iter().map(|v| v.exp() / total).collect();
     }
@@ -165,7 +166,7 @@ fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
 }
 
 /// One row against its reference: distance, sum, sign, support away from ties.
-pub(super) fn check(p: &[f32], want: &[f64], what: &str) {
+fn check(p: &[f32], want: &[f64], what: &str) {
     let mut sum = 0.0;
     for (i, (&a, &b)) in p.iter().zip(want).enumerate() {
         assert!((f64::from(a) - b).abs() <= 1e-6, "{what}: p[{i}] = {a}, expected {b}");

@@ -1,6 +1,7 @@
-//! SIMD kernels: plain slices of `f32` rows in, slices out.
+//! SIMD kernels of parsimax: plain slices of `f32` rows in, slices out.
 //!
-//! The only module with `unsafe` code and the only one that knows processors. Each
+//! The only crate with `unsafe` code, bindings aside, and the only one that knows processors. Users of parsimax have no
+//! need of it: `parsimax::Rows` checks, spreads over threads and calls. Each
 //! algorithm is written once, over the trait of `vector.rs`; the instances (AVX2, AVX-512,
 //! NEON and a portable one) only say how eight floats are added. `dispatch.rs` picks one at
 //! run time.
@@ -104,9 +105,6 @@ mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 
-#[cfg(test)]
-mod tests;
-
 pub use dispatch::{
     Level, active, alpha_backward, available, backward, backward_in_place, forward, in_place, loss, structured,
     structured_backward, structured_in_place, support, with_level,
@@ -115,7 +113,6 @@ pub use structured::{Gradients, Rows, Structure, Structured, Work};
 
 /// Which mapping a kernel computes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Map {
     /// `exp(x)/Σ`; τ is the log-sum-exp of `x`.
     Softmax,
@@ -144,7 +141,8 @@ impl Map {
     }
 
     /// What an entry with probability `p > 0` adds to Ω, the regulariser whose maximum the mapping finds.
-    pub(crate) fn omega(self, p: f64) -> f64 {
+    #[must_use]
+    pub fn omega(self, p: f64) -> f64 {
         match self.resolve() {
             Map::Softmax | Map::EvSoftmax => p * p.ln(),
             Map::Sparsemax => 0.5 * p * (p - 1.0),

@@ -1,7 +1,7 @@
 //! Attention against its definition in f64.
 
 use super::*;
-use crate::{Attention, Entmax, Entmax15, Error, EvSoftmax, Fusedmax, Mapping, Shape, Softmax, Sparsemax};
+use parsimax::{Attention, Entmax, Entmax15, Error, EvSoftmax, Fusedmax, Mapping, Shape, Softmax, Sparsemax};
 
 /// One attention and how to call it.
 struct Case {
@@ -234,7 +234,6 @@ fn nan_stays_in_its_row() {
     }
 }
 
-#[cfg(feature = "rayon")]
 #[test]
 fn the_same_bits_for_any_number_of_threads() {
     for level in available() {
@@ -259,7 +258,7 @@ fn what_does_not_fit_is_an_error() {
     let mut out = vec![0.0; 2 * 3 * 6];
     let sparsemax = Sparsemax::new();
     let attention = || Attention::new(&sparsemax);
-    let shape_error = |result: crate::Result<()>, name: &str| {
+    let shape_error = |result: parsimax::Result<()>, name: &str| {
         assert!(matches!(result, Err(Error::Shape { what, .. }) if what == name), "{name}: {result:?}");
     };
     shape_error(attention().forward(*shape, &q[1..], k, v, &mut out), "q");

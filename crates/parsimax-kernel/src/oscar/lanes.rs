@@ -16,10 +16,10 @@
 //! **Digits.** All in f32: scores are less than 3 below the largest, `x` is right to 10⁻⁷, and so are means of it.
 //! What the sum of all lacks in the end is divided among those with mass.
 
-use crate::kernel::network::{sort_eight, sort_sixteen};
-use crate::kernel::scan::collect;
-use crate::kernel::short::lanes_of_maxima;
-use crate::kernel::vector::{MAX_LANES, Vector, outlined};
+use crate::network::{sort_eight, sort_sixteen};
+use crate::scan::collect;
+use crate::short::lanes_of_maxima;
+use crate::vector::{MAX_LANES, Vector, outlined};
 
 /// Candidates of a row at most.
 pub(super) const SLOTS: usize = 16;
@@ -407,7 +407,7 @@ fn sort16<V: Vector>(x: &mut [V; 16]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::portable::Portable;
+    use crate::portable::Portable;
 
     /// Whether a network sorts every row of zeros and ones, and hence every row (Knuth 5.3.4).
     fn sorts<const N: usize>(sort: impl Fn(&mut [Portable; N])) -> bool {

@@ -10,7 +10,6 @@ use super::{Status, fused, groups, narrow, norm, oscar};
 
 /// Which mapping.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
 pub enum Structure {
     /// Penalty λ on the steps between neighbours.
     Fused(f64),

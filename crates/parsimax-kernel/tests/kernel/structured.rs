@@ -1,8 +1,8 @@
 //! Structured mappings against their rows in `f64`, at every level.
 
 use super::*;
-use crate::registry::{Options, build};
-use crate::{Mapping, Rows as Batch, Scratch as RowScratch, View};
+use parsimax::registry::{Options, build};
+use parsimax::{Mapping, Rows as Batch, Scratch as RowScratch, View};
 
 /// Probabilities and statuses of a kernel.
 fn forward_at(level: Level, map: Structured, z: &[f32], d: usize) -> (Vec<f32>, Vec<Status>) {
@@ -22,24 +22,29 @@ fn backward_at(level: Level, map: Structured, (z, p, v): (&[f32], &[f32], &[f32]
     out
 }
 
+/// Of strength 1.
+fn plain(structure: Structure) -> Structured {
+    Structured { structure, gamma: 1.0 }
+}
+
 /// Names, options and kernels of what is tried.
 fn subjects() -> Vec<(String, Box<dyn Mapping>, Structured)> {
     let mut all = Vec::new();
-    let mut add = |name: &str, options: Options| {
-        let mapping = build(name, &options).unwrap();
-        let map = mapping.structured().unwrap().0;
-        all.push((format!("{name} {options:?}"), mapping, map));
+    let mut add = |name: &str, options: Options, structure: Structure| {
+        let map = Structured { structure, gamma: options.gamma.unwrap() };
+        all.push((format!("{name} {options:?}"), build(name, &options).unwrap(), map));
     };
     for lambda in [1e-3, 0.02, 0.1, 30.0] {
         for gamma in [1.0, 0.6] {
             let options = Options { lambda: Some(lambda), gamma: Some(gamma), ..Options::default() };
-            add("fusedmax", options);
-            add("oscarmax", options);
+            add("fusedmax", options, Structure::Fused(lambda));
+            add("oscarmax", options, Structure::Oscar(lambda));
         }
     }
     for p in [1.125, 1.25, 1.4, 1.5, 1.75, 1.95] {
         for gamma in [1.0, 0.6] {
-            add("sq-pnorm-max", Options { p: Some(p), gamma: Some(gamma), ..Options::default() });
+            let options = Options { p: Some(p), gamma: Some(gamma), ..Options::default() };
+            add("sq-pnorm-max", options, Structure::SquaredNorm(p - 1.0));
         }
     }
     all
@@ -156,8 +161,8 @@ fn bad_empty_and_masked_rows() {
         let batch = Batch::new(&mapping).mask(View::new(&mask, &[1, d]).unwrap());
         let (mut p, mut g) = (vec![0.0f32; d], vec![0.0f32; d]);
         let at = |x| View::new(x, &[1, d]).unwrap();
-        batch.forward(at(&z), crate::ViewMut::new(&mut p, &[1, d]).unwrap()).unwrap();
-        batch.vjp(at(&z), at(&p), at(&v), crate::ViewMut::new(&mut g, &[1, d]).unwrap()).unwrap();
+        batch.forward(at(&z), parsimax::ViewMut::new(&mut p, &[1, d]).unwrap()).unwrap();
+        batch.vjp(at(&z), at(&p), at(&v), parsimax::ViewMut::new(&mut g, &[1, d]).unwrap()).unwrap();
         (0..d).filter(|i| !mask[*i]).for_each(|i| z[i] = f32::NEG_INFINITY);
         assert_eq!(forward_at(active(), map, &z, d).0, p, "{what}");
         assert_eq!(backward_at(active(), map, (&z, &p, &v), d), g, "{what}");
@@ -191,8 +196,7 @@ fn more_candidates_than_are_listed() {
     let mut rng = fastrand::Rng::with_seed(55);
     // Candidates are at most 5 below the maximum: most of a row, but not all.
     let (d, options) = (40_000, Options { lambda: Some(1e-4), ..Options::default() });
-    let mapping = build("oscarmax", &options).unwrap();
-    let map = mapping.structured().unwrap().0;
+    let (mapping, map) = (build("oscarmax", &options).unwrap(), plain(Structure::Oscar(1e-4)));
     for sigma in [0.01, 1.0, 1.5] {
         let mut z = normals(&mut rng, d, sigma);
         z.iter_mut().filter(|_| rng.f32() < 0.1).for_each(|z| *z = f32::NEG_INFINITY);
@@ -233,7 +237,7 @@ fn neighbours_of_more_candidates_than_are_listed() {
             for (lambda, gamma) in [(1e-4, 1.0), (0.1, 1.0), (0.1, 4.0), (0.4, 0.6), (2.0, 1.0), (60.0, 1.0)] {
                 let options = Options { lambda: Some(lambda), gamma: Some(gamma), ..Options::default() };
                 let mapping = build("fusedmax", &options).unwrap();
-                let map = mapping.structured().unwrap().0;
+                let map = Structured { structure: Structure::Fused(lambda), gamma };
                 let want = in_double(&mapping, &z, None);
                 for level in available() {
                     let what = format!("{lambda} {gamma} {level:?} d = {d} kind {kind}");
@@ -258,7 +262,7 @@ fn groups_that_span_many_buckets() {
         let reach = 0.07 / size as f64;
         let lambda = reach / size as f64;
         let mapping = build("oscarmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap();
-        let map = mapping.structured().unwrap().0;
+        let map = plain(Structure::Oscar(lambda));
         let mut z: Vec<f32> =
             (0..size * clusters).map(|i| (-1.2 * reach * (i / size) as f64 - 0.9 * reach * rng.f64()) as f32).collect();
         rng.shuffle(&mut z);
@@ -272,8 +276,7 @@ fn groups_that_span_many_buckets() {
 #[test]
 fn two_neighbours_that_meet_have_one_value() {
     let mut rng = fastrand::Rng::with_seed(58);
-    let mapping = build("fusedmax", &Options::default()).unwrap();
-    let map = mapping.structured().unwrap().0;
+    let (mapping, map) = (build("fusedmax", &Options::default()).unwrap(), plain(Structure::Fused(0.1)));
     for _ in 0..300 {
         let mut z = vec![-9.0f32; 40];
         for k in 0..6 {

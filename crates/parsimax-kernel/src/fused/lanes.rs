@@ -15,12 +15,12 @@
 //! **Digits.** In f32: scores are less than 2 below the largest, and four roundings are less than 5·10⁻⁷.
 
 use super::tops_any;
-use crate::kernel::profile::{At, Sparsemax, Tau};
-use crate::kernel::scan::{collect, into_lanes};
-use crate::kernel::solve::{Frame, cut, solve_lanes};
-use crate::kernel::structured::Work;
-use crate::kernel::tv::{self, Stretch};
-use crate::kernel::vector::{MAX_LANES, Vector, outlined};
+use crate::profile::{At, Sparsemax, Tau};
+use crate::scan::{collect, into_lanes};
+use crate::solve::{Frame, cut, solve_lanes};
+use crate::structured::Work;
+use crate::tv::{self, Stretch};
+use crate::vector::{MAX_LANES, Vector, outlined};
 
 /// Widest row.
 pub(super) const WIDEST: usize = 512;

@@ -1,8 +1,8 @@
 //! Passes over a row of oscarmax, with vectors: the range of its candidates, counts and sums of its buckets, the
 //! scores of some of them, and the probabilities.
 
-use crate::kernel::scan::lane_maxima;
-use crate::kernel::vector::{MAX_LANES, Vector, outlined};
+use crate::scan::lane_maxima;
+use crate::vector::{MAX_LANES, Vector, outlined};
 
 /// Scores are whole numbers below this, in units of a scale.
 const WHOLE: f32 = (1u32 << WHOLE_BITS) as f32;
@@ -276,7 +276,7 @@ unsafe fn write_any<V: Vector>(z: *const f32, out: *mut f32, d: usize, max: f32,
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::portable::Portable;
+    use crate::portable::Portable;
 
     #[test]
     fn every_score_is_counted_searched_and_written_as_of_one_bucket() {

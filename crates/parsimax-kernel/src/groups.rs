@@ -342,7 +342,7 @@ fn is_among(p: f32, least: u32, above: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::portable::Portable;
+    use crate::portable::Portable;
 
     #[test]
     fn tables_and_sorting_find_the_same_groups() {

@@ -8,26 +8,39 @@ use crate::Float;
 /// processor busy.
 #[inline]
 pub(crate) fn sum(x: impl IntoIterator<Item = f64>) -> f64 {
-    let mut sum = Sum::default();
-    x.into_iter().for_each(|x| sum.add(x));
-    sum.total()
+    let (mut sum, mut x) = (Sum::default(), x.into_iter());
+    loop {
+        // Lanes that are known to the compiler stay in registers.
+        for lane in 0..LANES {
+            let Some(x) = x.next() else { return sum.total() };
+            sum.add_to(lane, x);
+        }
+    }
 }
+
+/// Independent parts of a sum.
+const LANES: usize = 4;
 
 /// Such a sum while it grows.
 #[derive(Default)]
 pub(crate) struct Sum {
-    high: [f64; 4],
-    low: [f64; 4],
+    high: [f64; LANES],
+    low: [f64; LANES],
     lane: usize,
 }
 
 impl Sum {
     #[inline]
     pub(crate) fn add(&mut self, x: f64) {
-        let (s, e) = two_sum(self.high[self.lane], x);
-        self.high[self.lane] = s;
-        self.low[self.lane] += e;
-        self.lane = (self.lane + 1) & 3;
+        self.add_to(self.lane, x);
+        self.lane = (self.lane + 1) % LANES;
+    }
+
+    #[inline]
+    fn add_to(&mut self, lane: usize, x: f64) {
+        let (s, e) = two_sum(self.high[lane], x);
+        self.high[lane] = s;
+        self.low[lane] += e;
     }
 
     #[inline]

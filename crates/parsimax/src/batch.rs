@@ -66,6 +66,11 @@ impl<'a> Plan<'a> {
         Self { cost, ..self }
     }
 
+    /// The same on the caller's thread alone.
+    pub(crate) fn single_threaded(self) -> Self {
+        Self { threads: false, ..self }
+    }
+
     /// Checks the shape of another argument.
     pub(crate) fn fits(&self, what: &'static str, shape: &[usize]) -> Result<()> {
         if shape == self.shape {

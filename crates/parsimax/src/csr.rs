@@ -203,6 +203,9 @@ impl<M: Mapping> Rows<'_, M> {
     /// If there is no memory for the result.
     pub fn csr<T: Float>(&self, z: View<'_, T>) -> Result<Csr<T>> {
         let (plan, is_ranked) = (self.plan(&z)?, self.has_neighbours());
+        // The dense rows of several threads would be a megabyte and more.
+        let is_heavy = T::as_f32(z.data).is_some() && (WIDEST / 2 + 1..=WIDEST).contains(&plan.z.len);
+        let plan = if is_heavy { plan.single_threaded() } else { plan };
         let (mut indptr, kept, spare) = (vec![0; plan.z.count() + 1], AtomicUsize::new(0), spare(plan.z.len));
         let chunks = plan.each_row(&mut indptr[1..], |rows, counts| {
             let entries = (kept.load(Ordering::Relaxed) <= spare).then(|| Entries {
@@ -256,7 +259,8 @@ impl<M: Mapping> Rows<'_, M> {
     ) -> Result<()> {
         let mut room = Room::take();
         let done = match T::as_f32(z.data) {
-            Some(data) if plan.z.len > 0 && plan.z.len <= WIDEST => {
+            // Long rows that would be copied in double precision have short lists instead.
+            Some(data) if plan.z.len > 0 && plan.z.len <= if self.is_single() { WIDEST } else { LISTED } => {
                 // Fewer rows at a time than a chunk has: the kernels work in as much memory again.
                 let (view, few) = (View { data, layout: z.layout.clone() }, (FEW / plan.z.len).max(1));
                 rows.clone()

@@ -110,6 +110,11 @@ impl<'a, M: Mapping> Rows<'a, M> {
         (row / self.run) % self.mappings.len()
     }
 
+    /// Whether all mappings compute rows of single precision as they are.
+    pub(crate) fn is_single(&self) -> bool {
+        self.mappings.iter().all(|m| m.kernel().is_some() || m.structured().is_some() || m.single().is_some())
+    }
+
     /// Whether the derivative of a sparse row asks for neighbours.
     pub(crate) fn has_neighbours(&self) -> bool {
         self.mappings.iter().any(Mapping::has_neighbours)

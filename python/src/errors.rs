@@ -8,7 +8,11 @@ use pyo3::prelude::*;
 
 /// Arguments with bad values are `ValueError`, things that a mapping cannot do `TypeError`, solvers
 /// that fail `RuntimeError`.
-pub(crate) fn to_python(error: Error) -> PyErr {
+pub(crate) fn to_python(mut error: Error) -> PyErr {
+    // A keyword of Python's cannot name an argument.
+    if let Error::Parameter { name: name @ "lambda", .. } = &mut error {
+        *name = "lam";
+    }
     let message = error.to_string();
     match error {
         Error::NotConverged { .. } => PyRuntimeError::new_err(message),

@@ -57,43 +57,84 @@ fn ceil32(x: f64) -> f32 {
     f32::from_bits((t.to_bits() as i32 + up * i32::from(f64::from(t) < x)) as u32)
 }
 
-/// Adds the entries that are not `−inf` to a sum, and counts them.
-///
-/// # Safety
-/// The CPU has the instruction set of `V`.
-#[inline(always)]
-unsafe fn add<V: Vector>((sum, counted): (V::Wide, u32), z: V) -> (V::Wide, u32) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
-        let masked = none.ge(z);
-        (V::wide_add(sum, zero.select(masked, z)), counted + V::LANES as u32 - V::bits(masked).count_ones())
-    }
-}
-
 /// Maximum (NaN if there is a NaN) and mean of the entries that are not `−inf`.
 ///
 /// # Safety
-/// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
+/// `z` is readable for `d ≥ 1` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
 unsafe fn survey<V: Vector>(z: *const f32, d: usize) -> (f32, f64) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        // Padding is at the end, if anywhere.
+        let d = unpadded::<V>(z, d);
+        let (max, total, _) = sums::<V, false>(z, d);
+        if total != f64::NEG_INFINITY {
+            return (max, total / d as f64);
+        }
+        let (max, total, masked) = sums::<V, true>(z, d);
+        (max, total / (d - masked) as f64)
+    }
+}
+
+/// How long the row is without the `−inf` at its end.
+///
+/// # Safety
+/// As [`survey`].
+#[inline(always)]
+unsafe fn unpadded<V: Vector>(z: *const f32, mut d: usize) -> usize {
     // SAFETY: every load stays within `d` floats.
     unsafe {
-        let (mut max, mut sum) = (V::splat(f32::NEG_INFINITY), (V::wide_zero(), 0));
-        let mut i = 0;
-        while i + V::LANES <= d {
-            let v = V::load(z.add(i));
-            max = v.max(max);
-            sum = add(sum, v);
-            i += V::LANES;
+        if *z.add(d - 1) != f32::NEG_INFINITY {
+            return d;
         }
-        if i < d {
-            let v = V::load_first(z.add(i), d - i, f32::NEG_INFINITY);
-            max = v.max(max);
-            sum = add(sum, v);
+        let none = V::splat(f32::NEG_INFINITY);
+        while d >= V::LANES && V::bits(none.ge(V::load(z.add(d - V::LANES)))).count_ones() as usize == V::LANES {
+            d -= V::LANES;
+        }
+        while d > 0 && *z.add(d - 1) == f32::NEG_INFINITY {
+            d -= 1;
+        }
+        d
+    }
+}
+
+/// Maximum (NaN if there is a NaN) and sum; with `MASKED` the sum leaves out entries that are `−inf`, which are counted.
+///
+/// # Safety
+/// As [`survey`].
+#[inline(always)]
+unsafe fn sums<V: Vector, const MASKED: bool>(z: *const f32, d: usize) -> (f32, f64, usize) {
+    // SAFETY: every load stays within `d` floats.
+    unsafe {
+        let (zero, none) = (V::splat(0.0), V::splat(f32::NEG_INFINITY));
+        let (mut max, mut sum, mut masked) = ([none; 2], [V::wide_zero(); 2], 0);
+        macro_rules! take {
+            ($k:expr, $v:expr, $counts:expr) => {{
+                let v = $v;
+                max[$k] = v.max(max[$k]);
+                let mut term = $counts;
+                if MASKED {
+                    let is_masked = none.ge(term);
+                    masked += V::bits(is_masked).count_ones() as usize;
+                    term = zero.select(is_masked, term);
+                }
+                sum[$k] = V::wide_add(sum[$k], term);
+            }};
+        }
+        let mut i = 0;
+        while i + 2 * V::LANES <= d {
+            let (a, b) = (V::load(z.add(i)), V::load(z.add(i + V::LANES)));
+            take!(0, a, a);
+            take!(1, b, b);
+            i += 2 * V::LANES;
+        }
+        while i < d {
+            let n = (d - i).min(V::LANES);
+            take!(0, V::load_first(z.add(i), n, f32::NEG_INFINITY), V::load_first(z.add(i), n, 0.0));
+            i += n;
         }
         // A NaN that the maximum passed over is in the sum.
-        let (total, counted) = (V::wide_total(sum.0), sum.1);
-        (if total.is_nan() { f32::NAN } else { max.reduce_max() }, total / f64::from(counted))
+        let total = V::wide_total(sum[0]) + V::wide_total(sum[1]);
+        (if total.is_nan() { f32::NAN } else { max[0].max(max[1]).reduce_max() }, total, masked)
     }
 }

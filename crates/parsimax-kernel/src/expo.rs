@@ -45,7 +45,7 @@ unsafe fn exp2_fraction<V: Vector>(f: V) -> V {
 }
 
 /// `2^(z·scale − whole)` with a whole number `whole`, as long as the result is a normal number and
-/// `|z·scale|` and `|whole|` are below 2²¹.
+/// `|z·scale|` and `|whole|` are below 2²¹: [`Vector::exp2_scaled`] for any instruction set.
 ///
 /// The nearest whole number to `z·scale` takes no subtraction of a maximum, and neither does the
 /// rest: the products are exact before they are rounded, if `fma` is fused.

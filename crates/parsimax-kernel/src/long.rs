@@ -13,8 +13,11 @@
 //! it for nothing: it is given up, and τ is solved on the row itself, which for sparsemax and
 //! 1.5-entmax needs no more of the scan (`sweep.rs`).
 
+use super::group::Room;
 use super::profile::{At, Profile, Slope, Tau};
-use super::scan::{Above, TILE, Zeros, collect, collect_indexed, collect_lanes, tile_maxima_above, tiles_above};
+use super::scan::{
+    Above, TILE, Zeros, collect, collect_few_of_tile, collect_indexed, reaching, tile_maxima, tiles_above,
+};
 use super::solve::{Frame, bound, cut, make_ready};
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
@@ -248,6 +251,9 @@ outlined! {
     ) -> Result<Found, Status> => scan_any
 }
 
+/// Lane maxima of the tiles of a chunk, and a vector more.
+type Maxima = Room<{ CHUNK / TILE * MAX_LANES + MAX_LANES }>;
+
 /// # Safety
 /// As [`scan`].
 #[inline(always)]
@@ -262,8 +268,8 @@ unsafe fn scan_any<V: Vector, P: Slope>(
 ) -> Result<Found, Status> {
     // SAFETY: chunks lie within the row, and the list is cut short before it outgrows its room.
     unsafe {
-        let mut tiles = [0.0f32; CHUNK / TILE * MAX_LANES];
-        let mut best = [0.0f32; CHUNK / TILE * MAX_LANES + MAX_LANES];
+        let (mut tiles, mut best) = (Maxima::uninit(), Maxima::uninit());
+        let (tiles, best) = (tiles.as_mut_ptr(), best.as_mut_ptr());
         let mut frame = Frame { max: f32::NEG_INFINITY, scale };
         let (mut limit, mut untouched) = (f32::NEG_INFINITY, true);
         let (mut tau, mut n, mut sparse) = (-1.0f64, 0usize, true);
@@ -280,9 +286,15 @@ unsafe fn scan_any<V: Vector, P: Slope>(
                 false => Zeros::None,
             };
             untouched &= zeros == Zeros::None;
-            let (mut above, from) = (Above::NONE, limit);
-            let (m, nan) =
-                tile_maxima_above::<V, true>(chunk, len, tiles.as_mut_ptr(), out.add(start), zeros, from, &mut above);
+            let from = limit;
+            // The maxima of the tiles are kept where they are sure to be asked for.
+            let mut is_kept = start == 0;
+            let (m, nan, mut above) = if is_kept {
+                let (m, nan) = tile_maxima::<V>(chunk, len, tiles, out.add(start), zeros);
+                (m, nan, Above::default())
+            } else {
+                reaching::<V>(chunk, len, (out.add(start), zeros), from)
+            };
             let top = m.reduce_max();
             if nan || top == f32::INFINITY {
                 return Err(Status::Bad);
@@ -300,39 +312,45 @@ unsafe fn scan_any<V: Vector, P: Slope>(
             }
             if sparse && top > limit {
                 let count = len.div_ceil(TILE);
-                if limit > from {
-                    above = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                let is_asked =
+                    limit > from && above.tiles.count_ones() > MANY_TILES || above.tiles.count_ones() > usual;
+                if is_asked && !is_kept {
+                    maxima::<V>(chunk, len, tiles);
+                    is_kept = true;
+                }
+                if is_kept {
+                    above = tiles_above::<V>(tiles, count, limit);
                 }
                 let all = count * V::LANES;
                 // Looking at all of the row costs less than a list of an eighth of it.
                 let is_swept = |many: usize, part: usize, limit: f32| {
                     sweep && many * SWEPT >= all * part && (d <= CHUNK || is_even::<V>(z, d, limit, V::LANES / 4))
                 };
-                sparse = !is_swept(above.many, SWEPT - 2, limit);
+                sparse = !is_swept(above.many as usize, SWEPT - 2, limit);
                 if sparse && above.tiles.count_ones() > usual {
                     // The maxima of the tiles are a larger subset.
-                    let k = collect::<V>(tiles.as_ptr(), count * V::LANES, limit, best.as_mut_ptr());
-                    tau = tau.max(bound::<V, P>(prof, best.as_ptr(), k, frame, tau, 4) - 1e-6);
+                    let k = collect::<V>(tiles, count * V::LANES, limit, best);
+                    tau = tau.max(bound::<V, P>(prof, best, k, frame, tau, 4) - 1e-6);
                     limit = limit.max(cut(tau as f32, frame));
-                    above = tiles_above::<V>(tiles.as_ptr(), count, limit);
+                    above = tiles_above::<V>(tiles, count, limit);
                     // The next chunk would tell no more, unless it is another kind.
                     usual = usual.max(above.tiles.count_ones() * 5 / 4);
                 }
                 // Where nearly every maximum is a candidate, so is a third or more of what lies below it; what is masked
                 // at the end of a row changes nothing of that.
                 let reached = above.tiles.count_ones() as usize;
-                if sparse && 2 * reached >= count && above.many * 32 >= reached * V::LANES * 31 {
+                if sparse && 2 * reached >= count && above.many as usize * 32 >= reached * V::LANES * 31 {
                     sparse = n + len / 2 < most && (start > 0 || !is_even::<V>(z, d, limit, V::LANES));
                 }
-                sparse &= !is_swept(above.many, 1, limit);
-                let few = above.many < 2 * reached;
+                sparse &= !is_swept(above.many as usize, 1, limit);
+                let few = (above.many as usize) < 2 * reached;
                 let mut mask = above.tiles;
                 while sparse && mask != 0 {
                     let t = mask.trailing_zeros() as usize;
                     let at = t * TILE;
                     let (tile, rest, place) = (chunk.add(at), (len - at).min(TILE), (start + at) as u32);
                     n += if few {
-                        collect_lanes::<V>(tile, rest, above.lanes[t], limit, place, list.add(n), index.add(n))
+                        collect_few_of_tile::<V>(tile, rest, limit, place, list.add(n), index.add(n))
                     } else {
                         collect_indexed::<V>(tile, rest, limit, place, list.add(n), index.add(n))
                     };
@@ -360,6 +378,22 @@ unsafe fn scan_any<V: Vector, P: Slope>(
         }
         Ok(Found { frame, tau, listed: sparse.then_some(n), untouched, is_part: false })
     }
+}
+
+outlined! {
+    /// Lane maxima of the tiles of a chunk that was looked at before.
+    ///
+    /// # Safety
+    /// `z` is readable for `len` floats, `tiles` writable for a vector per (begun) tile; the CPU has the instruction set.
+    unsafe fn maxima<V>(z: *const f32, len: usize, tiles: *mut f32) -> () => maxima_any
+}
+
+/// # Safety
+/// As [`maxima`].
+#[inline(always)]
+unsafe fn maxima_any<V: Vector>(z: *const f32, len: usize, tiles: *mut f32) {
+    // SAFETY: as the caller vouches.
+    unsafe { tile_maxima::<V>(z, len, tiles, std::ptr::null_mut(), Zeros::None) };
 }
 
 /// A lower bound on τ from one vector of entries, by Newton steps from `−1`.

@@ -56,6 +56,10 @@ pub(crate) const TILE: usize = 64;
 /// candidates of a chunk are looked at.
 const AHEAD: usize = CHUNK;
 
+/// How many zeros are stored at once: a block of them takes less than stores between loads do, and no more than what was
+/// just read beside it should leave the first-level cache.
+const CLEARED: usize = 1024;
+
 /// Whether zeros are written beside what is read, and how.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Zeros {
@@ -65,27 +69,21 @@ pub(crate) enum Zeros {
 }
 
 /// What is above a limit in a chunk of at most 64 tiles.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(crate) struct Above {
     /// The tiles that reach above it, one bit each.
     pub(crate) tiles: u64,
-    /// Which of their lane maxima do, one bit a lane.
-    pub(crate) lanes: [u16; 64],
-    /// How many these are.
-    pub(crate) many: usize,
+    /// How many of their lane maxima do.
+    pub(crate) many: u32,
 }
 
 impl Above {
-    /// Nothing, to begin with.
-    pub(crate) const NONE: Above = Above { tiles: 0, lanes: [0; 64], many: 0 };
-
     /// Takes up the maxima of tile `t`.
     #[inline(always)]
     fn add<V: Vector>(&mut self, t: usize, maxima: V, limit: V) {
         let bits = V::bits(maxima.gt(limit));
-        self.lanes[t] = bits as u16;
         self.tiles |= u64::from(bits != 0) << t;
-        self.many += bits.count_ones() as usize;
+        self.many += bits.count_ones();
     }
 }
 
@@ -105,61 +103,86 @@ pub(crate) unsafe fn tile_maxima<V: Vector>(
     zeros: Zeros,
 ) -> (V, bool) {
     // SAFETY: as the caller vouches.
-    unsafe { tile_maxima_above::<V, false>(z, len, tiles, out, zeros, 0.0, &mut Above { ..Above::NONE }) }
+    let (m, nan, _) = unsafe { through::<V, true>(z, len, (out, zeros), tiles, 0.0) };
+    (m, nan)
 }
 
-/// The same, and with `LIMIT` what is above a limit, of a chunk of at most 64 tiles: looked at on the way, it takes no
-/// time of its own.
+/// Of a chunk of at most 64 tiles, the lane maxima of the whole, whether there is a NaN, and what is above a limit. As
+/// [`tile_maxima`], but nothing is stored but zeros: what is stored between them takes more time than its part of them.
 ///
 /// # Safety
 /// As [`tile_maxima`].
 #[inline(always)]
-pub(crate) unsafe fn tile_maxima_above<V: Vector, const LIMIT: bool>(
+pub(crate) unsafe fn reaching<V: Vector>(
     z: *const f32,
     len: usize,
-    tiles: *mut f32,
-    out: *mut f32,
-    zeros: Zeros,
+    to: (*mut f32, Zeros),
     limit: f32,
-    above: &mut Above,
-) -> (V, bool) {
+) -> (V, bool, Above) {
+    // SAFETY: as the caller vouches.
+    unsafe { through::<V, false>(z, len, to, std::ptr::null_mut(), limit) }
+}
+
+/// [`tile_maxima`] if these are to be `KEPT`, else [`reaching`].
+///
+/// # Safety
+/// As these.
+#[inline(always)]
+unsafe fn through<V: Vector, const KEPT: bool>(
+    z: *const f32,
+    len: usize,
+    (out, zeros): (*mut f32, Zeros),
+    tiles: *mut f32,
+    limit: f32,
+) -> (V, bool, Above) {
     // SAFETY: as the caller vouches. What is streamed goes to the next aligned place, which needs a vector more;
     // the first vector is stored as it lies, and so are the tiles at the end.
     unsafe {
         match zeros {
-            Zeros::None => tile_maxima_with::<V, 0, LIMIT>(z, len, tiles, (out, out), 0, limit, above),
-            Zeros::Stored => tile_maxima_with::<V, 1, LIMIT>(z, len, tiles, (out, out), 0, limit, above),
+            Zeros::None => through_with::<V, 0, KEPT>(z, len, tiles, (out, out), 0, limit),
+            Zeros::Stored => through_with::<V, 1, KEPT>(z, len, tiles, (out, out), 0, limit),
             Zeros::Streamed => {
                 let tail = len.saturating_sub(V::LANES) / TILE * TILE;
                 if tail > 0 {
                     V::splat(0.0).store(out);
                 }
                 let aligned = out.add(out.align_offset(V::LANES * size_of::<f32>()));
-                tile_maxima_with::<V, 2, LIMIT>(z, len, tiles, (out, aligned), tail, limit, above)
+                through_with::<V, 2, KEPT>(z, len, tiles, (out, aligned), tail, limit)
             }
         }
     }
 }
 
-/// [`tile_maxima_above`] with zeros: none, stored, or streamed to the second place of `out` as far as `streamed`.
+/// [`through`] with zeros: none, stored, or streamed to the second place of `out` as far as `streamed`.
 ///
 /// # Safety
-/// As [`tile_maxima`].
+/// As [`through`].
 #[inline(always)]
-unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8, const LIMIT: bool>(
+unsafe fn through_with<V: Vector, const ZEROS: u8, const KEPT: bool>(
     z: *const f32,
     len: usize,
     tiles: *mut f32,
     (out, aligned): (*mut f32, *mut f32),
     streamed: usize,
     limit: f32,
-    above: &mut Above,
-) -> (V, bool) {
+) -> (V, bool, Above) {
     // SAFETY: every access stays within `len` floats.
     unsafe {
         let (none, zero, limit) = (V::splat(f32::NEG_INFINITY), V::splat(0.0), V::splat(limit));
         let (mut all, mut nan) = (none, none.unordered(none));
         let (mut i, mut t) = (0, 0);
+        let mut above = Above::default();
+        macro_rules! take {
+            ($maxima:expr) => {{
+                let m = $maxima;
+                if KEPT {
+                    m.store(tiles.add(t * V::LANES));
+                } else {
+                    above.add(t, m, limit);
+                }
+                all = m.max(all);
+            }};
+        }
         while i + TILE <= len {
             let mut m = [none; 2];
             let mut k = 0;
@@ -176,35 +199,30 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8, const LIMIT: bool>(
                 if ZEROS == 2 && i < streamed {
                     zero.stream(aligned.add(i + k));
                     zero.stream(aligned.add(i + k + V::LANES));
-                } else if ZEROS > 0 {
+                } else if ZEROS == 2 {
                     zero.store(out.add(i + k));
                     zero.store(out.add(i + k + V::LANES));
                 }
                 k += 2 * V::LANES;
             }
-            let m = m[0].max(m[1]);
-            m.store(tiles.add(t * V::LANES));
-            if LIMIT {
-                above.add(t, m, limit);
-            }
-            all = m.max(all);
+            take!(m[0].max(m[1]));
             t += 1;
             i += TILE;
+            if ZEROS == 1 && (i % CLEARED == 0 || i + TILE > len) {
+                let first = (i - 1) / CLEARED * CLEARED;
+                std::ptr::write_bytes(out.add(first), 0, i - first);
+            }
         }
         let mut bad = V::bits(nan) != 0;
         if i < len {
             let (m, nan) = lane_maxima::<V>(z.add(i), len - i);
-            m.store(tiles.add(t * V::LANES));
-            if LIMIT {
-                above.add(t, m, limit);
-            }
-            all = m.max(all);
+            take!(m);
             bad |= nan;
             if ZEROS > 0 {
                 std::ptr::write_bytes(out.add(i), 0, len - i);
             }
         }
-        (all, bad)
+        (all, bad, above)
     }
 }
 
@@ -216,7 +234,7 @@ unsafe fn tile_maxima_with<V: Vector, const ZEROS: u8, const LIMIT: bool>(
 pub(crate) unsafe fn tiles_above<V: Vector>(tiles: *const f32, count: usize, limit: f32) -> Above {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (limit, mut above) = (V::splat(limit), Above::NONE);
+        let (limit, mut above) = (V::splat(limit), Above::default());
         for t in 0..count {
             above.add(t, V::load(tiles.add(t * V::LANES)), limit);
         }
@@ -224,46 +242,39 @@ pub(crate) unsafe fn tiles_above<V: Vector>(tiles: *const f32, count: usize, lim
     }
 }
 
-/// As [`collect_indexed`], for the entries of one tile in lanes where few are expected; in the order of the lanes.
-///
-/// Every entry of the lanes is written to the next place of the list, which moves on only if it is a candidate: the
-/// processor has nothing to guess.
+/// As [`collect_indexed`], for one tile in which few are expected: one by one.
 ///
 /// # Safety
 /// As [`collect_indexed`], with `len ≤ TILE`.
 #[inline(always)]
-pub(crate) unsafe fn collect_lanes<V: Vector>(
+pub(crate) unsafe fn collect_few_of_tile<V: Vector>(
     z: *const f32,
     len: usize,
-    mut lanes: u16,
     cut: f32,
     base: u32,
     out: *mut f32,
     index: *mut u32,
 ) -> usize {
-    // SAFETY: as in `collect_indexed`; bits stand for lanes of the tile.
+    // SAFETY: bits stand for entries of the tile.
     unsafe {
-        let mut n = 0;
-        macro_rules! put {
-            ($i:expr) => {
-                let v = *z.add($i);
-                *out.add(n) = v;
-                *index.add(n) = base + $i as u32;
-                n += usize::from(v > cut);
-            };
-        }
-        while lanes != 0 {
-            let lane = lanes.trailing_zeros() as usize;
-            lanes &= lanes - 1;
-            if len == TILE {
-                for k in 0..TILE / V::LANES {
-                    put!(lane + k * V::LANES);
-                }
-            } else {
-                for i in (lane..len).step_by(V::LANES) {
-                    put!(i);
-                }
+        let (cut, mut above) = (V::splat(cut), 0u64);
+        if len == TILE {
+            for i in (0..TILE).step_by(V::LANES) {
+                above |= u64::from(V::bits(V::load(z.add(i)).gt(cut))) << i;
             }
+        } else {
+            for i in (0..len).step_by(V::LANES) {
+                let v = V::load_first(z.add(i), (len - i).min(V::LANES), f32::NEG_INFINITY);
+                above |= u64::from(V::bits(v.gt(cut))) << i;
+            }
+        }
+        let mut n = 0;
+        while above != 0 {
+            let i = above.trailing_zeros();
+            above &= above - 1;
+            *out.add(n) = *z.add(i as usize);
+            *index.add(n) = base + i;
+            n += 1;
         }
         n
     }

@@ -6,7 +6,7 @@
 //!
 //! Ev-softmax differs in the entries that count, which a [`Survey`] tells.
 
-use super::expo::{exp2_nonpos, exp2_scaled};
+use super::expo::exp2_nonpos;
 use super::scan::row_max;
 use super::vector::{MAX_LANES, Vector, outlined, write};
 use super::write::RowSum;
@@ -410,7 +410,7 @@ unsafe fn weigh_rows<V: Vector>(block: Block, known: &mut [Known]) {
 const ROUND: f32 = 12_582_912.0;
 
 /// Largest `|scale·z|`, in powers of two, for which whole and fractional parts are exact.
-const NEAR: f32 = 1_048_576.0;
+const NEAR: f32 = 262_144.0;
 
 /// Stores `exp(scale·z)·2^−whole` of the entries that are not below `least`, 0 of the others. `whole` is such
 /// that the largest is about 1. The sum is noted; that of a narrow row is returned instead, lane by lane.
@@ -455,7 +455,7 @@ impl<V: Vector, const NEAR: bool> Weigh<V, NEAR> {
         // SAFETY: as the caller vouches.
         unsafe {
             let x = match NEAR {
-                true => exp2_scaled(v, self.scale, self.from),
+                true => v.exp2_scaled(self.scale, self.from),
                 false => exp2_nonpos(v.sub(self.from).mul(self.scale)),
             };
             x.keep(v.not_below(self.least))

@@ -147,6 +147,26 @@ fn any_number_of_candidates() {
     }
 }
 
+/// Zeros are written by the block and candidates put in: wherever these are and the blocks end, every entry is written.
+#[test]
+fn few_candidates_next_to_the_ends_of_blocks() {
+    let mut rng = fastrand::Rng::with_seed(57);
+    for d in [4097, 4160, 5119, 5120, 5121, 8191, 8255, 12_289] {
+        let mut rows = Vec::new();
+        for block in [64, 1024, 4096] {
+            let mut z = normals(&mut rng, d, 0.5);
+            for end in (block..d).step_by(block) {
+                if rng.u8(0..4) == 0 {
+                    z[end - 1] = 9.0 + rng.f32();
+                    z[end] = 9.0 + rng.f32();
+                }
+            }
+            rows.push(z);
+        }
+        check_rows(&rows, 1.0, "blocks");
+    }
+}
+
 #[test]
 fn a_million_columns() {
     let mut rng = fastrand::Rng::with_seed(8);
@@ -162,10 +182,11 @@ fn a_million_columns() {
 fn masked_entries_are_exactly_zero() {
     let mut rng = fastrand::Rng::with_seed(9);
     for d in [1, 2, 7, 64, 100, 1000, 5000] {
-        for sigma in [0.001, 1.0] {
+        for (sigma, padded) in [(0.001, false), (1.0, false), (1.0, true)] {
             let mut z = normals(&mut rng, d, sigma);
+            let from = if padded { rng.usize(1..=d) } else { d };
             for i in 1..d {
-                if rng.bool() {
+                if i >= from || !padded && rng.bool() {
                     z[i] = f32::NEG_INFINITY;
                 }
             }

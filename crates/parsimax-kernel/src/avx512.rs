@@ -554,34 +554,6 @@ impl Vector for Avx512 {
         Avx512(unsafe { _mm512_cvtepi32_ps(_mm512_castps_si512(self.0)) })
     }
 
-    /// By the sign itself: compilers make more of a mask than it is worth.
-    #[inline(always)]
-    fn tally_below(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has AVX-512F.
-        unsafe {
-            let sign = _mm512_srli_epi32::<31>(_mm512_castps_si512(v.0));
-            Avx512(_mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(self.0), sign)))
-        }
-    }
-    /// As whole numbers without a sign, of which numbers below 0 are the largest.
-    #[inline(always)]
-    fn nearest_above(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has AVX-512F.
-        unsafe {
-            let least = _mm512_min_epu32(_mm512_castps_si512(self.0), _mm512_castps_si512(v.0));
-            Avx512(_mm512_castsi512_ps(least))
-        }
-    }
-    /// As whole numbers with a sign, of which the numbers next below 0 are the smallest.
-    #[inline(always)]
-    fn nearest_below(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has AVX-512F.
-        unsafe {
-            let least = _mm512_min_epi32(_mm512_castps_si512(self.0), _mm512_castps_si512(v.0));
-            Avx512(_mm512_castsi512_ps(least))
-        }
-    }
-
     #[inline(always)]
     fn gt(self, b: Self) -> __mmask16 {
         // SAFETY: `self` exists, so the CPU has AVX-512F.
@@ -712,25 +684,16 @@ impl Vector for Avx512 {
             }
         }
     }
-    /// Whole rows in registers and four rounds of shuffles: within quarters, then of quarters.
+    /// Four rounds of shuffles: within quarters, then of quarters.
     #[inline(always)]
-    unsafe fn turn(rows: *const *const f32, at: usize, n: usize, fill: f32, dst: *mut f32) {
-        // SAFETY: the caller vouches for the floats read and the block written.
+    unsafe fn turn_all(rows: &[Self; 16], dst: *mut f32) {
+        // SAFETY: the caller vouches for the block written.
         unsafe {
             let zero = _mm512_setzero_ps();
             let (mut a, mut b) = ([zero; 16], [zero; 16]);
-            if n == 16 {
-                for r in 0..16 {
-                    a[r] = _mm512_loadu_ps((*rows.add(r)).add(at));
-                }
-            } else {
-                for r in 0..16 {
-                    a[r] = Self::load_first((*rows.add(r)).add(at), n, fill).0;
-                }
-            }
             for i in (0..16).step_by(2) {
-                b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
-                b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+                b[i] = _mm512_unpacklo_ps(rows[i].0, rows[i + 1].0);
+                b[i + 1] = _mm512_unpackhi_ps(rows[i].0, rows[i + 1].0);
             }
             for i in (0..16).step_by(4) {
                 a[i] = _mm512_shuffle_ps::<0x44>(b[i], b[i + 2]);
@@ -757,6 +720,24 @@ impl Vector for Avx512 {
     unsafe fn row_sums(rows: *const f32) -> Self {
         // SAFETY: as the caller vouches.
         unsafe { fold!(rows, _mm512_add_ps) }
+    }
+    #[inline(always)]
+    fn quarter_sums([a, b, c, d]: [Self; 4]) -> Self {
+        // SAFETY: the vectors exist, so the CPU has AVX-512F.
+        unsafe {
+            let ab = _mm512_add_ps(_mm512_unpacklo_ps(a.0, b.0), _mm512_unpackhi_ps(a.0, b.0));
+            let cd = _mm512_add_ps(_mm512_unpacklo_ps(c.0, d.0), _mm512_unpackhi_ps(c.0, d.0));
+            Avx512(_mm512_add_ps(_mm512_shuffle_ps::<0x44>(ab, cd), _mm512_shuffle_ps::<0xee>(ab, cd)))
+        }
+    }
+    #[inline(always)]
+    fn whole_sums([a, b, c, d]: [Self; 4]) -> Self {
+        // SAFETY: as above.
+        unsafe {
+            let ab = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a.0, b.0), _mm512_shuffle_f32x4::<0xee>(a.0, b.0));
+            let cd = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(c.0, d.0), _mm512_shuffle_f32x4::<0xee>(c.0, d.0));
+            Avx512(_mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(ab, cd), _mm512_shuffle_f32x4::<0xdd>(ab, cd)))
+        }
     }
     #[inline(always)]
     unsafe fn row_maxima(rows: *const f32) -> Self {

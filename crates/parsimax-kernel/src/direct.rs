@@ -4,8 +4,8 @@
 //! instructions, gathering the candidates of a row of 64 costs more than it saves, and on dense rows it saves nothing. So
 //! whole rows are looked at, and what comes between two looks is done for `LANES` rows at once, one row per lane.
 //!
-//! 1. Where lanes are many, narrow rows go by order, too, and are turned into lanes as a whole if that leaves them open
-//!    (`quarters.rs`, `turned.rs`); where they are few, their largest entries are found, and Newton steps made on these.
+//! 1. Where lanes are many, narrow rows go by order, too, or by looks at all their entries that waste nothing between them
+//!    (`quarters.rs`, `looks.rs`); where they are few, their largest entries are found, and Newton steps made on these.
 //! 2. Of rows of middling width the order of the two largest entries of every lane tells the threshold, and the pass that
 //!    writes whether that was all (`ordered.rs`); of wider ones only the vectors that matter are looked at again (`peaks.rs`).
 //! 3. What is left goes by passes, put together so that no lane is idle, as many rows as the first-level cache holds
@@ -59,7 +59,7 @@ const CROWDED: f32 = 0.77;
 pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_>, loss: Option<(f32, &mut [RowSum])>) {
     // SAFETY: as the caller vouches.
     unsafe {
-        // Kept from call to call: they are as many bytes as some rows, and tell what the last narrow rows were like.
+        // Kept from call to call: they are as many bytes as some rows.
         let mut kept = std::mem::take(&mut job.scratch.groups);
         let groups = kept.get_or_insert_with(|| Box::new([Group::NEW; quarters::GROUPS]));
         for (i, group) in groups.iter_mut().enumerate() {
@@ -250,7 +250,7 @@ fn list<'a>(groups: &[Group], lanes: usize, to: &'a mut [u16; GROUPS * MAX_LANES
 }
 
 /// Puts some rows together.
-fn gather<V: Vector>(groups: &[Group], rows: &[u16], to: &mut [Group; GROUPS]) {
+pub(super) fn gather<V: Vector>(groups: &[Group], rows: &[u16], to: &mut [Group; GROUPS]) {
     for (n, row) in rows.iter().enumerate() {
         let (group, k) = (&groups[usize::from(*row) / V::LANES], usize::from(*row) % V::LANES);
         let (to, i) = (&mut to[n / V::LANES], n % V::LANES);
@@ -262,7 +262,7 @@ fn gather<V: Vector>(groups: &[Group], rows: &[u16], to: &mut [Group; GROUPS]) {
 }
 
 /// Puts the thresholds of rows that were put together where they came from.
-fn scatter<V: Vector>(from: &[Group], rows: &[u16], groups: &mut [Group]) {
+pub(super) fn scatter<V: Vector>(from: &[Group], rows: &[u16], groups: &mut [Group]) {
     for (i, row) in rows.iter().enumerate() {
         let (group, k) = (&from[i / V::LANES], i % V::LANES);
         let (to, row) = (&mut groups[usize::from(*row) / V::LANES], usize::from(*row) % V::LANES);

@@ -162,13 +162,9 @@ impl Rows {
 }
 
 /// `[x − τ]₊` of the entries of a row.
-///
-/// Comparisons and maxima share their units with additions, and products have their own: the
-/// additions that can are written as products with one.
 #[derive(Clone, Copy)]
 pub(super) struct Excess<V> {
     scale: V,
-    one: V,
     max: V,
     hi: V,
     lo: V,
@@ -181,9 +177,9 @@ impl<V: Vector> Excess<V> {
     pub(super) unsafe fn new(rows: &Rows, group: &Group, k: usize) -> Excess<V> {
         // SAFETY: as the caller vouches.
         unsafe {
-            let (scale, one) = (V::splat(rows.scale), V::splat(rows.one));
+            let scale = V::splat(rows.scale);
             let (max, hi, lo) = (V::splat(-group.max[k]), V::splat(-group.hi[k]), V::splat(-group.lo[k]));
-            Excess { scale, one, max, hi, lo }
+            Excess { scale, max, hi, lo }
         }
     }
 
@@ -196,7 +192,7 @@ impl<V: Vector> Excess<V> {
     /// At `hi + lo`.
     #[inline(always)]
     pub(super) fn of(&self, z: V) -> V {
-        self.above_hi(z).fma(self.one, self.lo).positive()
+        self.above_hi(z).add(self.lo).positive()
     }
 
     #[inline(always)]

@@ -24,7 +24,7 @@
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α ≥ 1.1 on short rows: by steps, or by order |
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and crowded ones: whole rows in lanes |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
-//! | `quarters.rs`, `turned.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else all entries in lanes |
+//! | `quarters.rs`, `looks.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else by looks at whole rows |
 //! | `sweep.rs`, `shortlist.rs`, `band.rs` | sparsemax and 1.5-entmax of long rows with many candidates |
 //! | `dense.rs` | entmax with any α on long rows, in few passes |
 //! | `place.rs` | long rows in the place of their result, where no other memory is wanted |
@@ -60,6 +60,7 @@ mod level;
 mod lists;
 mod long;
 mod long_backward;
+mod looks;
 mod loss;
 pub mod matmul;
 mod narrow;
@@ -91,7 +92,6 @@ mod supports;
 mod survey;
 mod sweep;
 mod topmost;
-mod turned;
 mod tv;
 mod upright;
 mod vector;
@@ -204,7 +204,7 @@ pub struct Scratch {
     listed: Option<usize>,
     /// What the last long row was like, which the next one is likely to be too: a matter of speed alone.
     habit: long::Habit,
-    /// What is known of the last narrow rows.
+    /// Room for what is known of rows that go through the steps together.
     groups: Option<Box<[group::Group; quarters::GROUPS]>>,
 }
 

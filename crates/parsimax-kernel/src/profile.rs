@@ -436,9 +436,6 @@ pub(crate) trait Direct: Profile {
     const LOOKS_TWICE: bool;
     /// Up to how many ranks in the support they are likely to be all there is.
     const ORDERED: f32;
-    /// How far the largest entries of the lanes of a narrow row are from its maximum, in the mean, if their order is not
-    /// likely to tell all: where it never is, infinitely far.
-    const CROWDED: f32;
     /// Adds the terms of `u = [x − τ]₊` to the two sums of a Newton step. `one` is 1, as an operand.
     ///
     /// # Safety
@@ -498,7 +495,6 @@ pub(crate) trait Direct: Profile {
 impl Direct for Sparsemax {
     const LOOKS_TWICE: bool = true;
     const ORDERED: f32 = 12.0;
-    const CROWDED: f32 = 0.3;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, one: V) -> (V, V) {
         // SAFETY: the caller vouches for the instruction set.
@@ -566,7 +562,6 @@ impl Direct for Sparsemax {
 impl Direct for Entmax15 {
     const LOOKS_TWICE: bool = false;
     const ORDERED: f32 = 17.0;
-    const CROWDED: f32 = f32::INFINITY;
     #[inline(always)]
     unsafe fn gather<V: Vector>(&self, u: V, f: V, g: V, _: V) -> (V, V) {
         (u.fma(u, f), g.add(u))
@@ -585,8 +580,12 @@ impl Direct for Entmax15 {
         unsafe {
             let rest = f.sub(V::splat(1.0));
             let square = g.mul(g).sub(n.mul(rest));
-            let root = square.max(V::splat(0.0)).sqrt();
-            rest.div(g.add(root)).select(square.ge(V::splat(0.0)), self.step(f, g))
+            let (leap, is_real) = (rest.div(g.add(square.sqrt())), square.ge(V::splat(0.0)));
+            if V::bits(is_real).count_ones() as usize == V::LANES {
+                leap
+            } else {
+                leap.select(is_real, self.step(f, g))
+            }
         }
     }
     /// Residuals are taken at a τ in two floats, so that no step is too short to be made.

@@ -1,19 +1,23 @@
-//! Sparsemax of narrow rows, of four vectors: by order and a proof, else in lanes.
+//! Sparsemax and 1.5-entmax of narrow rows, of up to four vectors: by order, or by looks, and a check.
 //!
-//! Plainly, for `LANES` rows, one a lane: the two largest of the four entries in every lane, the threshold that the
-//! nearest eight of these have by their order, and `[x − τ]₊`. A small support hardly ever has three entries in one lane,
-//! and only its largest entries are turned. It is the whole support, and the threshold τ, unless an entry that was left
-//! out is above it: the third of a lane, the lesser second of two lanes, or a ninth of those in order.
+//! Plainly, for `LANES` rows, one a lane: the larger ones of two entries in every lane of a row, twice; the threshold that
+//! the nearest eight of these have by their order; write `[x − τ]₊`, and see that the sum is 1. A small support hardly ever
+//! has two entries in one place, so that for most rows that is all.
 //!
-//! Rows of which that is not so are put together and go to `turned.rs`; so do crowded rows, which a glance at the
-//! largest entries tells beforehand. Crowded rows come in crowds: behind one, all are turned at once, and those that turn
-//! out to be others are put together. 1.5-entmax has twice the support, of which order seldom tells all.
+//! Crowded rows, which a glance at the largest entries tells beforehand, go to `looks.rs`. They come in crowds: behind one,
+//! no order is tried, unless there is another row among them. What is still open at the end is put together, so that
+//! no lane is idle, and goes on by looks. 1.5-entmax has twice the support, of which order seldom tells all.
 
+use super::direct::{self, gather, scatter};
 use super::group::{Block, Excess, Group, Rows};
+use super::looks::{self, Begin};
 use super::network::sort_eight;
 use super::profile::Direct;
-use super::turned::{self, NARROW};
+use super::refine::refine;
 use super::vector::{MAX_LANES, Vector, outlined};
+
+/// Widest row that is served: in wider ones order tells enough to leave most entries alone (`direct.rs`).
+const NARROW: usize = 64;
 
 /// Groups that go through the steps together: of so many rows, enough are left open to fill lanes.
 pub(super) const GROUPS: usize = 16;
@@ -53,103 +57,111 @@ unsafe fn solve_groups_any<V: Vector, P: Direct, const WRITE: bool>(
     // SAFETY: rows and buffers are in bounds as the caller vouches.
     unsafe {
         let groups = &mut (&mut *groups)[..rows.rows.div_ceil(V::LANES)];
-        // Narrower rows are as quickly turned as they are put in order.
-        if P::CROWDED == f32::INFINITY || rows.d <= 3 * V::LANES {
-            turned::solve::<V, P, WRITE, false>(prof, rows, groups, rows.rows, true);
+        // Where vectors are few, a look costs less than order.
+        if P::CURVED || rows.d <= 2 * V::LANES {
+            looks::solve::<V, P, WRITE>(
+                prof,
+                rows,
+                groups,
+                rows.rows,
+                Begin { apart: false, known: false, crowds: false },
+            );
         } else {
-            by_order_or_turned::<V, P, WRITE>(prof, rows, groups);
+            let mut crowd = false;
+            for (i, some) in groups.chunks_mut(SOME).enumerate() {
+                let left = rows.rows - i * SOME * V::LANES;
+                crowd = crowd && by_looks::<V, P, WRITE>(prof, rows, some, left);
+                crowd = crowd || by_order::<V, P, WRITE>(prof, rows, some, left);
+            }
+            settle::<V, P, WRITE>(prof, rows, groups, true);
         }
+        settle::<V, P, WRITE>(prof, rows, groups, false);
         groups.iter().all(|group| group.bad | group.empty | group.alone == 0)
     }
 }
 
+/// The second way, for the first `left` rows of one or two groups if all of them are crowded; whether they are.
+///
 /// # Safety
-/// As [`solve_groups`], for rows of four vectors.
+/// As [`solve_groups`], for rows of more than two vectors.
 #[inline(always)]
-unsafe fn by_order_or_turned<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group]) {
+unsafe fn by_looks<V: Vector, P: Direct, const WRITE: bool>(
+    prof: P,
+    rows: Rows,
+    groups: &mut [Group],
+    left: usize,
+) -> bool {
+    let begin = Begin { apart: false, known: false, crowds: true };
     // SAFETY: as the caller vouches.
-    unsafe {
-        let mut open = 0;
-        // What is left in the groups is of the rows before.
-        let mut crowd = is_crowd::<V>(&groups[groups.len() - 1..]);
-        for (i, some) in groups.chunks_mut(SOME).enumerate() {
-            let left = rows.rows - i * SOME * V::LANES;
-            if crowd {
-                turned::solve::<V, P, WRITE, false>(prof, rows, some, left.min(SOME * V::LANES), false);
-            } else {
-                by_order::<V, P, WRITE>(prof, rows, some, left);
-            }
-            crowd = is_crowd::<V>(some);
-            open |= some.iter().fold(0, |open, group| open | group.active);
-        }
-        if open == 0 {
-            return;
-        }
-        let mut some = [Group::NEW; SOME];
-        loop {
-            let n = take_out::<V>(groups, |group| group.active & !group.dense, &mut some);
-            if n == 0 {
-                break;
-            }
-            by_order::<V, P, WRITE>(prof, rows, &mut some[..n.div_ceil(V::LANES)], n);
-            put_back::<V>(&some, n, groups);
-        }
-        loop {
-            let n = take_out::<V>(groups, |group| group.active, &mut some);
-            if n == 0 {
-                break;
-            }
-            turned::solve::<V, P, WRITE, true>(prof, rows, &mut some, n, true);
-            put_back::<V>(&some, n, groups);
-        }
+    unsafe { looks::solve::<V, P, WRITE>(prof, rows, groups, left.min(SOME * V::LANES), begin) };
+    let is_crowd = groups.iter().all(|group| group.active & !group.dense == 0);
+    if is_crowd {
+        groups.iter_mut().for_each(|group| group.dense = 0);
     }
+    is_crowd
 }
 
-/// Takes as many of some active rows as there is room for out of their groups and puts them together; how many.
-fn take_out<V: Vector>(groups: &mut [Group], some: impl Fn(&Group) -> u32, to: &mut [Group; SOME]) -> usize {
-    let mut n = 0;
-    for group in groups {
-        let mut left = some(group);
-        while left != 0 && n < SOME * V::LANES {
-            let k = left.trailing_zeros() as usize;
+/// Puts the active rows that are `dense` or are not together, and settles them by looks, dense ones from the beginning.
+///
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group], dense: bool) {
+    let (mut open, mut n) = ([0; GROUPS * MAX_LANES], 0);
+    for (g, group) in groups.iter().enumerate() {
+        let mut left = group.active & if dense { group.dense } else { !group.dense };
+        while left != 0 {
+            open[n] = (g * V::LANES) as u16 + left.trailing_zeros() as u16;
             left &= left - 1;
-            group.active &= !(1 << k);
-            to[n / V::LANES].at[n % V::LANES] = group.at[k];
             n += 1;
         }
     }
-    n
-}
-
-/// Puts what is known of `n` rows that were put together where they came from.
-fn put_back<V: Vector>(from: &[Group; SOME], n: usize, groups: &mut [Group]) {
-    for i in 0..n {
-        let (from, k) = (&from[i / V::LANES], i % V::LANES);
-        let row = usize::from(from.at[k]);
-        let (to, at) = (&mut groups[row / V::LANES], row % V::LANES);
-        (to.hi[at], to.lo[at]) = (from.hi[k], from.lo[k]);
-        to.active |= (from.active >> k & 1) << at;
-        to.dense |= (from.dense >> k & 1) << at;
+    for some in open[..n].chunks(SOME * V::LANES) {
+        let mut put_together = [Group::NEW; direct::GROUPS];
+        gather::<V>(groups, some, &mut put_together);
+        let put_together = &mut put_together[..some.len().div_ceil(V::LANES)];
+        // SAFETY: as the caller vouches.
+        unsafe {
+            if dense {
+                looks::solve::<V, P, WRITE>(
+                    prof,
+                    rows,
+                    put_together,
+                    some.len(),
+                    Begin { apart: true, known: false, crowds: false },
+                );
+            }
+            looks::solve::<V, P, WRITE>(
+                prof,
+                rows,
+                put_together,
+                some.len(),
+                Begin { apart: true, known: true, crowds: false },
+            );
+            refine::<V, P, WRITE>(prof, rows, put_together);
+        }
+        scatter::<V>(put_together, some, groups);
     }
 }
 
-/// Whether most rows of each group are crowded.
-fn is_crowd<V: Vector>(groups: &[Group]) -> bool {
-    groups.iter().all(|group| group.dense.count_ones() as usize > V::LANES / 2)
-}
-
-/// The first way, for the first `left` rows of one or two groups. What it leaves open stays active, and is dense.
+/// The first way, for the first `left` rows of one or two groups. What it leaves open stays active; crowded rows are
+/// dense. Whether all are, and went the second way.
 ///
 /// # Safety
-/// As [`solve_groups`], for rows of four vectors.
+/// As [`solve_groups`], for rows of more than two vectors.
 #[inline(always)]
-unsafe fn by_order<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group], left: usize) {
+unsafe fn by_order<V: Vector, P: Direct, const WRITE: bool>(
+    prof: P,
+    rows: Rows,
+    groups: &mut [Group],
+    left: usize,
+) -> bool {
     // SAFETY: as the caller vouches.
     unsafe {
         if rows.d == 4 * V::LANES {
-            by_order_of::<V, P, WRITE, true>(prof, rows, groups, left);
+            by_order_of::<V, P, WRITE, true>(prof, rows, groups, left)
         } else {
-            by_order_of::<V, P, WRITE, false>(prof, rows, groups, left);
+            by_order_of::<V, P, WRITE, false>(prof, rows, groups, left)
         }
     }
 }
@@ -165,73 +177,114 @@ unsafe fn by_order_of<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool
     rows: Rows,
     groups: &mut [Group],
     left: usize,
-) {
+) -> bool {
     // SAFETY: as the caller vouches; a block holds a vector for each lane.
     unsafe {
         let (scale, zero) = (V::splat(rows.scale), V::splat(0.0));
-        let mut gaps = [[Block::uninit(); 2]; SOME];
-        let mut third = [zero; SOME];
+        let mut pairs = [[Block::uninit(); 2]; SOME];
         let here = |g: usize| (left - g * V::LANES).min(V::LANES);
         for (g, group) in groups.iter_mut().enumerate() {
-            third[g] = survey::<V, WHOLE>(&rows, here(g), group, gaps[g].as_mut_ptr().cast());
+            survey::<V, WHOLE>(&rows, here(g), group, pairs[g].as_mut_ptr().cast());
+        }
+        let mut sparse = 0;
+        for (g, group) in groups.iter_mut().enumerate() {
+            group.dense = group.active
+                & crowded::<V>((pairs[g].as_ptr().cast(), V::LANES * V::LANES), V::load(group.max.as_ptr()), scale);
+            sparse |= group.active & !group.dense;
+        }
+        if sparse == 0 {
+            return by_looks::<V, P, WRITE>(prof, rows, groups, left);
+        }
+        let mut counts = [zero; SOME];
+        for (g, group) in groups.iter_mut().enumerate() {
+            let (t, step, count) = solve::<V, P>(prof, pairs[g].as_ptr().cast(), V::load(group.max.as_ptr()), &rows);
+            group.put_below(zero.sub(t), step, scale);
+            counts[g] = count;
         }
         for (g, group) in groups.iter_mut().enumerate() {
-            let gaps = gaps[g].as_mut_ptr().cast::<f32>();
-            group.dense = group.active & crowded_gaps::<V, P>(|k| V::load(gaps.add(k * V::LANES)));
-            if group.active != group.dense {
-                let (t, step, missed) = solve::<V, P>(prof, gaps, &rows);
-                group.dense |= group.active & (missed | V::bits(t.gt(third[g])));
-                group.put_below(zero.sub(t), step, scale);
-            }
-        }
-        for (g, group) in groups.iter_mut().enumerate() {
-            if WRITE && group.active != group.dense {
-                for r in 0..here(g) {
-                    write::<V, P, WHOLE>(prof, &rows, group, r);
+            if group.active & !group.dense != 0 {
+                let f = write_all::<V, P, WRITE, WHOLE>(prof, &rows, group, here(g));
+                let open = group.active & !group.dense & !V::bits(stands(f));
+                group.active &= group.dense | open;
+                if open != 0 {
+                    // Most likely one entry is missing.
+                    let one = V::splat(1.0);
+                    let step = f.sub(one).div(counts[g].add(one)).keep(V::lanes_of(open));
+                    group.put(V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()).add(step));
                 }
             }
-            group.active &= group.dense;
         }
+        false
     }
 }
 
-/// The two largest entries of every lane of the first `here` rows, as distances from the maxima of their rows,
-/// and the least distance of all that come third. Rows are told apart by what they are fit for.
+/// How far the largest entries of the lanes are from the maximum, in the mean, if their order is not likely to tell all.
+const CROWDED: f32 = 0.3;
+
+/// Rows whose largest entries, of every lane, are so near to the maximum that order is not likely to tell all, one bit
+/// each. They are the larger ones of `some` and of what is `others` further on.
 ///
 /// # Safety
-/// As [`by_order`]; `gaps` is writable for `2·LANES` vectors.
+/// Both are readable for `LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn survey<V: Vector, const WHOLE: bool>(rows: &Rows, here: usize, group: &mut Group, gaps: *mut f32) -> V {
+pub(super) unsafe fn crowded<V: Vector>((some, others): (*const f32, usize), max: V, scale: V) -> u32 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        // Whatever is farther off than 1 is out of reach, and so is what a row lacks. Half of the lanes tell enough.
+        let (mut sums, reach) = ([V::splat(0.0); 2], V::splat(1.0).div(scale));
+        for k in (0..V::LANES).step_by(4) {
+            for j in 0..2 {
+                let at = some.add((k + j) * V::LANES);
+                let gap = max.sub(V::load(at).max(V::load(at.add(others))));
+                sums[j] = sums[j].add(gap.order(reach).0);
+            }
+        }
+        let few = V::splat(CROWDED * (V::LANES / 2) as f32).mul(reach);
+        V::bits(few.gt(sums[0].add(sums[1])))
+    }
+}
+
+/// Whether a sum is 1 as far as its rounding tells.
+#[inline(always)]
+pub(super) fn stands<V: Vector>(f: V) -> V::Mask {
+    // SAFETY: `f` exists.
+    let [most, least] = unsafe { [1.0 + OFF, 1.0 - OFF].map(|x| V::splat(x)) };
+    V::and(f.ge(least), most.ge(f))
+}
+
+/// How far a sum may be from 1.
+const OFF: f32 = 2.4e-7;
+
+/// The larger ones of the first and the third, and of the second and the fourth vector of the first `here` rows, turned; the
+/// maxima; rows are told apart by what they are fit for.
+///
+/// # Safety
+/// As [`by_order`]; `pairs` is writable for `2·LANES` vectors.
+#[inline(always)]
+unsafe fn survey<V: Vector, const WHOLE: bool>(rows: &Rows, here: usize, group: &mut Group, pairs: *mut f32) {
     // SAFETY: as the caller vouches; the blocks hold a vector for each lane.
     unsafe {
-        let (mut largest, mut thirds) = ([Block::uninit(); 2], Block::uninit());
-        let (largest, thirds) = (largest.as_mut_ptr().cast::<f32>(), thirds.as_mut_ptr());
         let (size, none, scale) = (V::LANES * V::LANES, V::splat(f32::NEG_INFINITY), V::splat(rows.scale));
         let mut nan = none.unordered(none);
+        let mut starts = [rows.z; MAX_LANES];
         for r in 0..V::LANES {
-            let z = rows.z.add(usize::from(group.at[if r < here { r } else { 0 }]) * rows.d);
-            let [a, b, c, e] = row::<V, WHOLE>(z, rows.d);
-            for k in 0..4 {
+            starts[r] = rows.z.add(usize::from(group.at[if r < here { r } else { 0 }]) * rows.d);
+        }
+        for part in 0..2 {
+            let mut larger = [none; MAX_LANES];
+            for r in 0..V::LANES {
+                let z = starts[r].add(part * V::LANES);
+                let (a, b) = (V::load(z), part_of::<V, WHOLE>(starts[r], rows.d, 2 + part));
                 // What the next groups will read is on its way while these are worked on.
-                V::prefetch(z.wrapping_add(SOME * V::LANES * rows.d + k * V::LANES));
+                V::prefetch(z.wrapping_add(SOME * V::LANES * rows.d));
+                nan = V::or(nan, a.unordered(b));
+                larger[r] = a.max(b);
             }
-            nan = V::or(nan, V::or(a.unordered(b), c.unordered(e)));
-            let (ab, ce) = (a.max(b), c.max(e));
-            // In the middle are the lesser of the two winners and the better of the two losers.
-            let (x, y) = (ab.min(ce), a.min(b).max(c.min(e)));
-            ab.max(ce).store(largest.add(r * V::LANES));
-            x.max(y).store(largest.add(size + r * V::LANES));
-            x.min(y).store(thirds.add(r * V::LANES));
+            V::turn_all(&larger, pairs.add(part * size));
         }
         // Which row it is in is asked only if there is one.
         let bad = if V::bits(nan) == 0 { 0 } else { with_nan(rows, &group.at[..here]) };
-        V::transpose(largest, V::LANES, gaps);
-        V::transpose(largest.add(size), V::LANES, gaps.add(size));
-        let max = group.meet((bad, 0), here, (gaps, V::LANES), scale);
-        for gap in (0..2 * V::LANES).map(|j| gaps.add(j * V::LANES)) {
-            max.sub(V::load(gap)).mul(scale).store(gap);
-        }
-        max.sub(V::row_maxima(thirds)).mul(scale)
+        group.meet((bad, 0), here, (pairs, 2 * V::LANES), scale);
     }
 }
 
@@ -240,7 +293,7 @@ unsafe fn survey<V: Vector, const WHOLE: bool>(rows: &Rows, here: usize, group: 
 /// # Safety
 /// The rows are readable.
 #[cold]
-unsafe fn with_nan(rows: &Rows, some: &[u16]) -> u32 {
+pub(super) unsafe fn with_nan(rows: &Rows, some: &[u16]) -> u32 {
     some.iter().enumerate().fold(0, |bad, (r, at)| {
         // SAFETY: as the caller vouches.
         let row = unsafe { std::slice::from_raw_parts(rows.z.add(usize::from(*at) * rows.d), rows.d) };
@@ -248,69 +301,49 @@ unsafe fn with_nan(rows: &Rows, some: &[u16]) -> u32 {
     })
 }
 
-/// A row of four vectors, the last of which may be a part of one; behind its end is `−inf`.
+/// Vector `k` of a row, which may be a part of one, or nothing; behind the end is `−inf`.
 ///
 /// # Safety
 /// `z` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn row<V: Vector, const WHOLE: bool>(z: *const f32, d: usize) -> [V; 4] {
-    // SAFETY: every load stays within `d` floats.
-    unsafe {
-        let last = z.add(3 * V::LANES);
-        let last = if WHOLE { V::load(last) } else { V::load_first(last, d - 3 * V::LANES, f32::NEG_INFINITY) };
-        [V::load(z), V::load(z.add(V::LANES)), V::load(z.add(2 * V::LANES)), last]
-    }
+unsafe fn part_of<V: Vector, const WHOLE: bool>(z: *const f32, d: usize, k: usize) -> V {
+    let at = z.wrapping_add(k * V::LANES);
+    // SAFETY: the load stays within `d` floats.
+    unsafe { if WHOLE { V::load(at) } else { V::load_first(at, length::<V>(d, k), f32::NEG_INFINITY) } }
 }
 
-/// Rows whose largest entries, of every lane, are so near to the maximum that order is not likely to tell all, one bit
-/// each. Lane by lane they are `fours`, as in `turned.rs`.
+/// How many entries vector `k` of a row has.
+#[inline(always)]
+fn length<V: Vector>(d: usize, k: usize) -> usize {
+    d.saturating_sub(k * V::LANES).min(V::LANES)
+}
+
+/// `−τ` by order, the step that takes what rounding has left, and how many entries it counts.
 ///
 /// # Safety
-/// `fours` is readable for `LANES` vectors; the CPU has the instruction set.
+/// `pairs` is readable for `2·LANES` vectors; the CPU has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn crowded<V: Vector, P: Direct>(fours: *const f32, max: V, scale: V) -> u32 {
-    // SAFETY: as the caller vouches.
-    unsafe { crowded_gaps::<V, P>(|k| max.sub(V::load(fours.add(k * V::LANES))).mul(scale)) }
-}
-
-/// # Safety
-/// The CPU has the instruction set.
-#[inline(always)]
-unsafe fn crowded_gaps<V: Vector, P: Direct>(gap: impl Fn(usize) -> V) -> u32 {
+unsafe fn solve<V: Vector, P: Direct>(prof: P, pairs: *const f32, max: V, rows: &Rows) -> (V, V, V) {
     // SAFETY: as the caller vouches.
     unsafe {
-        let (mut sums, one) = ([V::splat(0.0); 4], V::splat(1.0));
-        for k in (0..V::LANES).step_by(4) {
-            for j in 0..4 {
-                // Whatever is farther off than 1 is out of reach, and so is what a row lacks.
-                sums[j] = sums[j].add(gap(k + j).order(one).0);
-            }
-        }
-        let sum = sums[0].add(sums[1]).add(sums[2].add(sums[3]));
-        V::bits(V::splat(P::CROWDED * V::LANES as f32).gt(sum))
-    }
-}
-
-/// `−τ` by order, the step that takes what rounding has left, and the rows of which order does not tell all, one bit each.
-///
-/// # Safety
-/// `gaps` is readable for `2·LANES` vectors; the CPU has the instruction set.
-#[inline(always)]
-unsafe fn solve<V: Vector, P: Direct>(prof: P, gaps: *const f32, rows: &Rows) -> (V, V, u32) {
-    // SAFETY: as the caller vouches.
-    unsafe {
-        let eight = |from: usize| std::array::from_fn(|j| V::load(gaps.add((from + j) * V::LANES)));
-        let (mut y, mut next): ([V; RANKS], [V; RANKS]) = (eight(0), eight(RANKS));
-        let (mut second, mut lesser): ([V; RANKS], [V; RANKS]) = (eight(2 * RANKS), eight(3 * RANKS));
+        let (mut y, mut next, mut lesser) = ([max; RANKS], [max; RANKS], [max; RANKS]);
         for j in 0..RANKS {
-            (second[j], lesser[j]) = second[j].order(lesser[j]);
+            let mut gaps = [max; 4];
+            for k in 0..4 {
+                gaps[k] = max.sub(V::load(pairs.add((j + k * RANKS) * V::LANES)));
+            }
+            let ((a, b), (c, e)) = (gaps[0].order(gaps[2]), gaps[1].order(gaps[3]));
+            (y[j], next[j], lesser[j]) = (a, c, b.order(e).0);
         }
         sort(&mut y);
         sort(&mut next);
-        sort(&mut second);
+        sort(&mut lesser);
         merge(&mut y, &next);
-        merge(&mut y, &second);
-        let lesser = least(lesser);
+        merge(&mut y, &lesser);
+        let scale = V::splat(rows.scale);
+        for k in 0..RANKS {
+            y[k] = y[k].mul(scale);
+        }
         let (one, bit, zero) = (V::splat(rows.one), V::splat(rows.bit), V::splat(0.0));
         let t = prof.by_rank(&y, one);
         let (mut f, mut g) = ([zero; 2], [zero; 2]);
@@ -320,8 +353,9 @@ unsafe fn solve<V: Vector, P: Direct>(prof: P, gaps: *const f32, rows: &Rows) ->
                 (f[j], g[j]) = prof.take(u, f[j], g[j], bit);
             }
         }
-        let step = prof.step(f[0].add(f[1]), prof.taken(g[0]).add(prof.taken(g[1])));
-        (t, step, V::bits(V::or(t.gt(lesser), t.gt(y[RANKS - 1]))))
+        let g = prof.taken(g[0]).add(prof.taken(g[1]));
+        let step = prof.step(f[0].add(f[1]), g);
+        (t, step, g)
     }
 }
 
@@ -350,28 +384,62 @@ fn merge<V: Vector>(y: &mut [V; RANKS], other: &[V; RANKS]) {
     exchange!(y: 0 1, 2 3, 4 5, 6 7);
 }
 
-/// The smallest of all.
+/// Writes the probabilities of the first `here` rows of a group, if `WRITE`; their sums.
+///
+/// # Safety
+/// As [`write`].
 #[inline(always)]
-fn least<V: Vector>(y: [V; RANKS]) -> V {
-    let least = |j: usize| y[j].order(y[j + 1]).0;
-    least(0).order(least(2)).0.order(least(4).order(least(6)).0).0
+unsafe fn write_all<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool>(
+    prof: P,
+    rows: &Rows,
+    group: &Group,
+    here: usize,
+) -> V {
+    // SAFETY: as the caller vouches; the block holds a vector for each lane.
+    unsafe {
+        let mut sums = Block::uninit();
+        let sums = sums.as_mut_ptr();
+        for r in 0..here {
+            write::<V, P, WRITE, WHOLE>(prof, rows, group, r).store(sums.add(r * V::LANES));
+        }
+        for r in here..V::LANES {
+            V::splat(0.0).store(sums.add(r * V::LANES));
+        }
+        V::row_sums(sums)
+    }
 }
 
-/// Writes the probabilities of row `r` of a group.
+/// Writes the probabilities of row `r` of a group, if `WRITE`; their sum, lane by lane.
 ///
 /// # Safety
 /// The row is readable and writable, of four vectors; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn write<V: Vector, P: Direct, const WHOLE: bool>(prof: P, rows: &Rows, group: &Group, r: usize) {
+unsafe fn write<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool>(
+    prof: P,
+    rows: &Rows,
+    group: &Group,
+    r: usize,
+) -> V {
     // SAFETY: every access stays within the row.
     unsafe {
         let start = usize::from(group.at[r]) * rows.d;
         let (excess, out) = (Excess::<V>::new(rows, group, r), rows.out.add(start));
-        let p = row::<V, WHOLE>(rows.z.add(start), rows.d).map(|z| prof.power(excess.of(z)));
-        for k in 0..3 {
-            p[k].store(out.add(k * V::LANES));
+        let z = rows.z.add(start);
+        V::prefetch(z.wrapping_add(SOME * V::LANES * rows.d + 2 * V::LANES));
+        V::prefetch(z.wrapping_add(SOME * V::LANES * rows.d + 3 * V::LANES));
+        let mut p = [V::splat(0.0); 4];
+        for k in 0..4 {
+            let z = if k < 2 { V::load(z.add(k * V::LANES)) } else { part_of::<V, WHOLE>(z, rows.d, k) };
+            p[k] = prof.power(excess.of(z));
         }
-        let last = out.add(3 * V::LANES);
-        if WHOLE { p[3].store(last) } else { p[3].store_first(last, rows.d - 3 * V::LANES) }
+        for k in 0..4 {
+            let out = out.wrapping_add(k * V::LANES);
+            if WRITE && (WHOLE || k < 2) {
+                p[k].store(out);
+            } else if WRITE {
+                p[k].store_first(out, length::<V>(rows.d, k));
+            }
+        }
+        p[0].add(p[1]).add(p[2].add(p[3]))
     }
 }

@@ -307,24 +307,6 @@ pub(crate) trait Vector: Copy {
     fn tallied(self) -> Self {
         self
     }
-    /// A tally, zeros to begin with, with one more in the lanes where `v` is below 0.
-    #[inline(always)]
-    fn tally_below(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has the instruction set.
-        self.tally(unsafe { Self::splat(0.0) }.gt(v))
-    }
-    /// The smaller of the two; `self`, which is not below 0, where `v` is below 0.
-    #[inline(always)]
-    fn nearest_above(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has the instruction set.
-        self.min(v.select(v.ge(unsafe { Self::splat(0.0) }), self))
-    }
-    /// The larger of the two; `self`, which is below 0, where `v` is not below 0.
-    #[inline(always)]
-    fn nearest_below(self, v: Self) -> Self {
-        // SAFETY: `self` exists, so the CPU has the instruction set.
-        self.max(v.select(unsafe { Self::splat(0.0) }.gt(v), self))
-    }
     /// The sums of the lanes of both.
     #[inline(always)]
     fn totals(self, b: Self) -> (f32, f32) {
@@ -395,22 +377,18 @@ pub(crate) trait Vector: Copy {
         }
     }
 
-    /// Reads `n ≤ LANES` floats of each of `LANES` rows, from entry `at` on, and writes the transpose contiguously; what
-    /// rows lack is `fill`.
+    /// Writes the transpose of the first `LANES` of some vectors.
     ///
     /// # Safety
-    /// `rows` holds `LANES` pointers to `at + n` readable floats each, `dst` is writable for `LANES` vectors, and the CPU has
-    /// the instruction set.
+    /// `dst` is writable for `LANES` vectors, and the CPU has the instruction set.
     #[inline(always)]
-    unsafe fn turn(rows: *const *const f32, at: usize, n: usize, fill: f32, dst: *mut f32) {
+    unsafe fn turn_all(rows: &[Self; MAX_LANES], dst: *mut f32) {
         let mut block = std::mem::MaybeUninit::<[f32; MAX_LANES * MAX_LANES]>::uninit();
         let block = block.as_mut_ptr().cast::<f32>();
-        // SAFETY: as the caller vouches; the block holds a vector for each row.
+        // SAFETY: as the caller vouches; the block holds a vector for each lane.
         unsafe {
             for r in 0..Self::LANES {
-                let row = (*rows.add(r)).add(at);
-                let v = if n == Self::LANES { Self::load(row) } else { Self::load_first(row, n, fill) };
-                v.store(block.add(r * Self::LANES));
+                rows[r].store(block.add(r * Self::LANES));
             }
             Self::transpose(block, Self::LANES, dst);
         }
@@ -424,6 +402,36 @@ pub(crate) trait Vector: Copy {
     unsafe fn row_sums(rows: *const f32) -> Self {
         // SAFETY: as the caller vouches.
         unsafe { rows_to_lanes::<Self, false>(rows) }
+    }
+    /// Sums of the quarters of four vectors: lane `4q + k` is that of the lanes from `4q` to `4q + 3` of vector `k`.
+    #[inline(always)]
+    fn quarter_sums(rows: [Self; 4]) -> Self {
+        let (mut lanes, mut sums) = ([[0.0f32; MAX_LANES]; 4], [0.0f32; MAX_LANES]);
+        // SAFETY: the arrays hold `LANES` floats; the vectors exist, so the CPU has the instruction set.
+        unsafe {
+            for k in 0..4 {
+                rows[k].store(lanes[k].as_mut_ptr());
+            }
+            for i in 0..Self::LANES {
+                sums[i] = lanes[i % 4][i / 4 * 4..][..4].iter().sum();
+            }
+            Self::load(sums.as_ptr())
+        }
+    }
+    /// The sums of the lanes of each of `LANES` vectors, one a lane, from their [`quarter_sums`](Vector::quarter_sums).
+    #[inline(always)]
+    fn whole_sums(quarters: [Self; MAX_LANES / 4]) -> Self {
+        let (mut lanes, mut sums) = ([[0.0f32; MAX_LANES]; MAX_LANES / 4], [0.0f32; MAX_LANES]);
+        // SAFETY: as for the sums of quarters.
+        unsafe {
+            for k in 0..Self::LANES / 4 {
+                quarters[k].store(lanes[k].as_mut_ptr());
+            }
+            for i in 0..Self::LANES {
+                sums[i] = (0..Self::LANES / 4).map(|q| lanes[i / 4][4 * q + i % 4]).sum();
+            }
+            Self::load(sums.as_ptr())
+        }
     }
     /// The largest lane of each of `LANES` vectors, one a lane.
     ///

@@ -67,6 +67,7 @@ impl Weight for Indicator {
 pub(super) struct Root(pub f32);
 
 impl Weight for Root {
+    const KEPT: bool = true;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.

@@ -7,6 +7,7 @@
 //! enough for numbers that are finite; if one is not, the sum tells, and the row is done again with care. The same sum
 //! tells rows that the forward pass has filled with NaN.
 
+use super::expo::Known;
 use super::long_backward::{long_rows, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Root, Weight};
@@ -36,7 +37,7 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) -> bool {
             Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity(job.scale), job),
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
-            Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
+            Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(&Known::new(2.0 - alpha), job.scale), job),
             Map::Entmax(alpha) => {
                 steep_backward::without_scores::<V>(alpha, job);
                 job.p.chunks(job.d).any(|row| row[0].is_nan())
@@ -94,7 +95,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) -> bool 
     let all = Rows { p, v, out, d };
     // SAFETY: as the caller vouches; two positions make room for a word.
     unsafe {
-        if d <= held::<V>() * V::LANES {
+        if !W::BY_LOG && d <= held::<V>() * V::LANES {
             held_rows::<V, W>(weight, all, n)
         } else if d <= NARROW {
             narrow_rows::<V, W>(weight, all, n)

@@ -17,14 +17,16 @@
 //! probabilities, rounded to f32, have lost them. Unless δ is small, nothing much cancels in
 //! `−δ² g/u₀ = q (1 − ln u₀ − ln(1+q)) − ln(1+q)` either, which takes fewer operations.
 //!
-//! Three passes: the largest entry; `s`, `s g` and the mean of `v`; the products with `w`. Rows go in groups, and those
+//! Rows whose probabilities tell all that counts are gone through without scores (`alpha_plain.rs`). The others take
+//! three passes: the largest entry; `s`, `s g` and the mean of `v`; the products with `w`. Rows go in groups, and those
 //! most of whose entries are 0 on lists of their supports (`supports.rs`).
 
-use super::expo::{entropy_near_one, exp2_nonpos, log2};
+use super::alpha_plain::{Slope, WIDEST, plain_group};
+use super::expo::{Known, entropy_near_one, exp2_nonpos, log2};
 use super::supports::{Across, NARROW, Row, Sums, group, is_dense, mark, part, put_back, room, unset, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Quotient, Root, Weight};
-use super::{Backward, steep_backward};
+use super::{Backward, backward, steep_backward};
 
 /// How far ahead of where they are passes ask, in floats.
 const AHEAD: usize = 1024;
@@ -47,7 +49,7 @@ pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
         if alpha > 2.0 {
             return steep_backward::rows::<V>(alpha, job, z, dalpha);
         }
-        let (scale, power) = (job.scale, Power::new(alpha, job.scale));
+        let (scale, exponent) = (job.scale, 2.0 - alpha);
         let rows = Rows::new::<V>(alpha, job, z, dalpha);
         if alpha == 2.0 {
             groups::<V, _, true>(Indicator(scale), rows);
@@ -56,11 +58,11 @@ pub(crate) unsafe fn rows<V: Vector>(alpha: f64, job: &mut Backward<'_>, z: &[f3
         } else if alpha == 1.0 {
             groups::<V, _, false>(Identity(scale), rows);
         } else if alpha > 1.5 {
-            groups::<V, _, true>(power, rows);
+            groups::<V, _, true>(Power::new(&Known::new(exponent), scale), rows);
         } else if rows.delta >= STEEP {
-            groups::<V, _, true>(Quotient(power), rows);
+            groups::<V, _, true>(Quotient(Power::new(&Known::new(exponent), scale)), rows);
         } else {
-            groups::<V, _, false>(Quotient(power), rows);
+            groups::<V, _, false>(Quotient(Power::new(&Known::new(exponent), scale)), rows);
         }
     }
 }
@@ -79,6 +81,8 @@ struct Rows {
     d: usize,
     lists: *mut f32,
     words: *mut u64,
+    /// Which rows of a group are gone through here.
+    pick: *const usize,
 }
 
 outlined! {
@@ -99,7 +103,19 @@ unsafe fn groups_any<V: Vector, W: Weight, const IS_STEEP: bool>(weight: W, rows
         let here = (rows.rows - first).min(size);
         // SAFETY: row `r` of the group lies within the rows for `r < here`.
         unsafe {
-            let rows = rows.past(first);
+            let mut rows = rows.past(first);
+            let all = ((1u64 << here) - 1) as u32;
+            let is_plain = W::PLAIN && rows.d <= WIDEST;
+            let left = if is_plain { rows.plain::<V, W>(weight, here, &mut across) } else { all };
+            if left == 0 {
+                continue;
+            }
+            let (mut here, mut pick) = (0, [0usize; MAX_LANES]);
+            for r in 0..V::LANES {
+                pick[here] = r;
+                here += (left >> r & 1) as usize;
+            }
+            rows.pick = pick.as_ptr();
             rows.list_group::<V, IS_STEEP>(here, &mut across, &mut of);
             for r in 0..here {
                 across.put(r, rows.weigh::<V, W, IS_STEEP>(weight, r, &of));
@@ -113,7 +129,7 @@ unsafe fn groups_any<V: Vector, W: Weight, const IS_STEEP: bool>(weight: W, rows
             let slope = across.total::<V>(0).mul(V::load(of.factor.as_ptr())).div(V::splat(rows.scale));
             slope.keep(s.gt(V::splat(0.0))).store(of.slope.as_mut_ptr());
             for r in 0..here {
-                *rows.dalpha.add(r) = f64::from(of.slope[r]);
+                *rows.dalpha.add(*rows.pick.add(r)) = f64::from(of.slope[r]);
             }
         }
     }
@@ -176,7 +192,20 @@ impl Rows {
         // Two positions make room for one word.
         let words = job.scratch.positions(2 * size * words::<V>(d)).cast();
         let (z, p, v, out) = (z.as_ptr(), job.p.as_ptr(), job.v.as_ptr(), job.out.as_mut_ptr());
-        Rows { delta: alpha - 1.0, scale, z, p, v, out, dalpha, rows, d, lists, words }
+        let pick = std::ptr::null();
+        Rows { delta: alpha - 1.0, scale, z, p, v, out, dalpha, rows, d, lists, words, pick }
+    }
+
+    /// Goes through the rows of a group that their probabilities tell all about; returns the bits of the others.
+    ///
+    /// # Safety
+    /// As [`groups`], for `n` rows of at most [`WIDEST`] entries.
+    #[inline(always)]
+    unsafe fn plain<V: Vector, W: Weight>(&self, weight: W, n: usize, across: &mut Across) -> u32 {
+        let Rows { p, v, out, d, dalpha, lists, .. } = *self;
+        let slope = Slope::new(self.delta, self.scale);
+        // SAFETY: as the caller vouches.
+        unsafe { plain_group::<V, W>(weight, slope, backward::Rows { p, v, out, d }, n, lists, across, dalpha) }
     }
 
     /// From row `r` on.
@@ -199,9 +228,10 @@ impl Rows {
     /// `r` is a row of a group.
     #[inline(always)]
     unsafe fn row<V: Vector>(&self, r: usize) -> Row {
-        let (d, at) = (self.d, r * self.d);
+        let d = self.d;
         // SAFETY: as the caller vouches.
         unsafe {
+            let at = *self.pick.add(r) * d;
             let (key, p, v, out) = (self.z.add(at), self.p.add(at), self.v.add(at), self.out.add(at));
             Row { key, p, v, out, d, words: self.words.wrapping_add(r * words::<V>(d)) }
         }

@@ -230,12 +230,12 @@ macro_rules! wrap {
     )*};
 }
 
-/// `2^(exponent · log)`, where `log` is that of `1 + r` and of the number that `near` names.
+/// The logarithm of `1 + r` and of the number that `near` names.
 ///
 /// # Safety
 /// The CPU has AVX-512F.
 #[inline(always)]
-unsafe fn exp2_of_near_log(near: __m512i, r: __m512, exponent: __m512) -> __m512 {
+unsafe fn near_log(near: __m512i, r: __m512) -> __m512 {
     // SAFETY: the caller vouches for the instruction set; the tables hold sixteen floats.
     unsafe {
         let log = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_LOG.as_ptr()));
@@ -244,7 +244,18 @@ unsafe fn exp2_of_near_log(near: __m512i, r: __m512, exponent: __m512) -> __m512
         for c in &LOG_REST[1..] {
             rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(*c));
         }
-        let log = _mm512_fmadd_ps(rest, r, whole);
+        _mm512_fmadd_ps(rest, r, whole)
+    }
+}
+
+/// `2^(exponent · log)`
+///
+/// # Safety
+/// The CPU has AVX-512F.
+#[inline(always)]
+unsafe fn exp2_of_product(log: __m512, exponent: __m512) -> __m512 {
+    // SAFETY: the caller vouches for the instruction set; the table holds sixteen floats.
+    unsafe {
         let magic = _mm512_set1_ps(ROUND_SIXTEENTHS);
         let places = _mm512_fmadd_ps(log, exponent, magic);
         let rounded = _mm512_sub_ps(places, magic);
@@ -398,7 +409,7 @@ impl Vector for Avx512 {
             let inverse = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_INVERSE.as_ptr()));
             let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
             let r = _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0));
-            Avx512(exp2_of_near_log(near, r, exponent.0))
+            Avx512(exp2_of_product(near_log(near, r), exponent.0))
         }
     }
     /// A table and two terms: products are what is dear here, and looks into tables go elsewhere.
@@ -462,8 +473,23 @@ impl Vector for Avx512 {
             let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(below);
             let r = _mm512_fmsub_ps(m, inverse, one);
             let r = _mm512_mask_mov_ps(r, is_near, _mm512_fmadd_ps(less.0, twice, _mm512_sub_ps(twice, one)));
-            Avx512(exp2_of_near_log(near, r, exponent.0))
+            Avx512(exp2_of_product(near_log(near, r), exponent.0))
         }
+    }
+    #[inline(always)]
+    fn log2_of_normal(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F; the tables hold sixteen floats.
+        unsafe {
+            let near = _mm512_add_epi32(_mm512_castps_si512(self.0), _mm512_set1_epi32(0x40_0000));
+            let inverse = _mm512_permutexvar_ps(_mm512_srli_epi32::<19>(near), _mm512_loadu_ps(NEAR_INVERSE.as_ptr()));
+            let m = _mm512_getmant_ps::<_MM_MANT_NORM_1_2, _MM_MANT_SIGN_SRC>(self.0);
+            Avx512(near_log(near, _mm512_fmsub_ps(m, inverse, _mm512_set1_ps(1.0))))
+        }
+    }
+    #[inline(always)]
+    fn power_of_log2(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has AVX-512F.
+        Avx512(unsafe { exp2_of_product(self.0, exponent.0) })
     }
     #[inline(always)]
     fn log2_near_one(self, less: Self) -> Self {
@@ -477,13 +503,7 @@ impl Vector for Avx512 {
             // Well within the two places next to 1, however `self` was rounded.
             let is_near = _mm512_cmp_ps_mask::<_CMP_LT_OQ>(_mm512_abs_ps(less.0), _mm512_set1_ps(0.03));
             let r = _mm512_mask_mov_ps(r, is_near, less.0);
-            let log = _mm512_permutexvar_ps(place, _mm512_loadu_ps(NEAR_LOG.as_ptr()));
-            let whole = _mm512_add_ps(_mm512_getexp_ps(_mm512_castsi512_ps(near)), log);
-            let mut rest = _mm512_set1_ps(LOG_REST[0]);
-            for c in &LOG_REST[1..] {
-                rest = _mm512_fmadd_ps(rest, r, _mm512_set1_ps(*c));
-            }
-            Avx512(_mm512_fmadd_ps(rest, r, whole))
+            Avx512(near_log(near, r))
         }
     }
     /// An estimate to fourteen bits and one step of Newton.

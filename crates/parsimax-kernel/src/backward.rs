@@ -7,6 +7,7 @@
 //! enough for numbers that are finite; if one is not, the sum tells, and the row is done again with care. The same sum
 //! tells rows that the forward pass has filled with NaN.
 
+use super::expo::Known;
 use super::long_backward::{long_rows, words};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Root, Weight};
@@ -36,7 +37,7 @@ pub(crate) unsafe fn any<V: Vector>(map: Map, job: &mut Backward<'_>) -> bool {
             Map::Softmax | Map::EvSoftmax => rows::<V, _>(Identity(job.scale), job),
             Map::Sparsemax => rows::<V, _>(Indicator(job.scale), job),
             Map::Entmax15 => rows::<V, _>(Root(job.scale), job),
-            Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(alpha, job.scale), job),
+            Map::Entmax(alpha) if alpha < 2.0 => rows::<V, _>(Power::new(&Known::new(2.0 - alpha), job.scale), job),
             Map::Entmax(alpha) => {
                 steep_backward::without_scores::<V>(alpha, job);
                 job.p.chunks(job.d).any(|row| row[0].is_nan())
@@ -94,7 +95,7 @@ unsafe fn rows<V: Vector, W: Weight>(weight: W, job: &mut Backward<'_>) -> bool 
     let all = Rows { p, v, out, d };
     // SAFETY: as the caller vouches; two positions make room for a word.
     unsafe {
-        if d <= held::<V>() * V::LANES {
+        if !W::BY_LOG && d <= held::<V>() * V::LANES {
             held_rows::<V, W>(weight, all, n)
         } else if d <= NARROW {
             narrow_rows::<V, W>(weight, all, n)
@@ -139,41 +140,80 @@ unsafe fn held_rows_any<V: Vector, W: Weight>(weight: W, rows: Rows, n: usize) -
     }
 }
 
-/// [`held_rows`] of `N` vectors a row, the last of which may be a part of one.
+/// [`held_rows`] of `N` vectors a row, the last of which may be a part of one. Products are taken when the sums of the next
+/// row have been: a row by itself is a long chain.
 ///
 /// # Safety
 /// As [`held_rows`].
 #[inline(always)]
 unsafe fn held_rows_of<V: Vector, W: Weight, const N: usize>(weight: W, rows: Rows, n: usize) -> bool {
-    let (last, mut is_bad) = (rows.d - (N - 1) * V::LANES, false);
-    for r in 0..n {
-        // SAFETY: row `r` lies within all three for `r < n`.
-        unsafe {
-            let (row, zero) = (rows.from(r), V::splat(0.0));
-            let (mut s, mut v) = ([zero; N], [zero; N]);
-            let (mut sv, mut total) = ([zero; 2], [zero; 2]);
-            for k in 0..N {
-                let (at, len) = (k * V::LANES, if k + 1 < N { V::LANES } else { last });
-                s[k] = weight.weight(read::<V>(row.p.add(at), len));
-                v[k] = read::<V>(row.v.add(at), len);
-                sv[k % 2] = s[k].fma(v[k], sv[k % 2]);
-                total[k % 2] = total[k % 2].add(s[k]);
-            }
-            let (sv, total) = sv[0].add(sv[1]).totals(total[0].add(total[1]));
-            let mean = sv / total;
-            if mean.abs() <= MOST {
-                let mean = V::splat(mean);
-                for k in 0..N {
-                    let len = if k + 1 < N { V::LANES } else { last };
-                    // Adding 0 leaves no −0 where the weight is 0.
-                    write(s[k].fma(v[k].sub(mean), zero), row.out.add(k * V::LANES), len);
-                }
-            } else {
-                is_bad |= short_products::<V, W>(weight, row, mean);
-            }
+    let mut is_bad = false;
+    // SAFETY: row `r` lies within all three for `r < n`, of which there is one at least.
+    unsafe {
+        let (mut s, sums) = held_sums::<V, W, N>(weight, rows);
+        let mut mean = mean_of(sums);
+        for r in 1..n {
+            let (next, sums) = held_sums::<V, W, N>(weight, rows.from(r));
+            is_bad |= held_products::<V, W, N>(weight, rows.from(r - 1), s, mean);
+            (s, mean) = (next, mean_of(sums));
         }
+        is_bad | held_products::<V, W, N>(weight, rows.from(n - 1), s, mean)
     }
-    is_bad
+}
+
+/// `<s,v>/Σs`, from sums by lanes.
+#[inline(always)]
+fn mean_of<V: Vector>((sv, s): (V, V)) -> f32 {
+    let (sv, s) = sv.totals(s);
+    sv / s
+}
+
+/// Where the `k`-th of `N` vectors of a row of width `d` is, and how much of it belongs to the row.
+#[inline(always)]
+const fn span<V: Vector, const N: usize>(k: usize, d: usize) -> (usize, usize) {
+    (k * V::LANES, if k + 1 < N { V::LANES } else { d - (N - 1) * V::LANES })
+}
+
+/// The weights of a row, and `<s,v>` and `Σs` by lanes.
+///
+/// # Safety
+/// As [`held_rows`], for one row.
+#[inline(always)]
+unsafe fn held_sums<V: Vector, W: Weight, const N: usize>(weight: W, row: Rows) -> ([V; N], (V, V)) {
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let zero = V::splat(0.0);
+        let (mut s, mut sv, mut total) = ([zero; N], [zero; 2], [zero; 2]);
+        for k in 0..N {
+            let (at, len) = span::<V, N>(k, row.d);
+            s[k] = weight.weight(read::<V>(row.p.add(at), len));
+            sv[k % 2] = s[k].fma(read::<V>(row.v.add(at), len), sv[k % 2]);
+            total[k % 2] = total[k % 2].add(s[k]);
+        }
+        (s, (sv[0].add(sv[1]), total[0].add(total[1])))
+    }
+}
+
+/// The products of a row with its weights; returns whether it is bad.
+///
+/// # Safety
+/// As [`held_rows`], for one row.
+#[inline(always)]
+unsafe fn held_products<V: Vector, W: Weight, const N: usize>(weight: W, row: Rows, s: [V; N], mean: f32) -> bool {
+    if mean.is_nan() || mean.abs() > MOST {
+        // SAFETY: as the caller vouches.
+        return unsafe { short_products::<V, W>(weight, row, mean) };
+    }
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let (mean, zero) = (V::splat(mean), V::splat(0.0));
+        for k in 0..N {
+            let (at, len) = span::<V, N>(k, row.d);
+            // Adding 0 leaves no −0 where the weight is 0.
+            write(s[k].fma(read::<V>(row.v.add(at), len).sub(mean), zero), row.out.add(at), len);
+        }
+        false
+    }
 }
 
 outlined! {

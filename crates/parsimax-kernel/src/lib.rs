@@ -20,6 +20,7 @@
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `refine.rs` | sparsemax and 1.5-entmax of rows up to a few thousand scores: the ways they go |
 //! | `ordered.rs`, `peaks.rs` | rows from 128 scores on by order and a check; of wide ones, of the few vectors that matter |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
+//! | `alpha_plain.rs` | the same from probabilities alone, for rows that they tell all about |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α ≥ 1.1 on short rows: by steps, or by order |
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and crowded ones: whole rows in lanes |
@@ -42,6 +43,7 @@
 mod abreast;
 mod alpha;
 mod alpha_backward;
+mod alpha_plain;
 mod anchored;
 pub mod attention;
 mod backward;

@@ -6,7 +6,7 @@
 
 use super::backward::{BLOCK, MOST, Rows, lane_sums, products};
 use super::vector::{Vector, outlined, read, write};
-use super::weight::{Known, Weight};
+use super::weight::{Kept, Weight};
 
 outlined! {
     /// Rows one by one; returns whether any of them is bad.
@@ -141,7 +141,7 @@ unsafe fn sparse<V: Vector, W: Weight>(weight: W, row: Rows, words: *const u64) 
                 let len = (d - at).min(V::LANES);
                 let g = read::<V>(v.add(at), len);
                 let product = match W::KEPT {
-                    true => Known.product(read::<V>(out.add(at), len), g, mean),
+                    true => Kept.product(read::<V>(out.add(at), len), g, mean),
                     false => weight.product(read::<V>(p.add(at), len), g, mean),
                 };
                 write(product, out.add(at), len);
@@ -218,7 +218,7 @@ unsafe fn crowded<V: Vector, W: Weight>(weight: W, row: Rows) {
             let mean = crowded_mean::<V, W, true>(weight, row);
             products::<V, W>(weight, row, row.d, mean);
         } else if W::KEPT {
-            crowded_products::<V, _>(Known, Rows { p: row.out, ..row }, mean);
+            crowded_products::<V, _>(Kept, Rows { p: row.out, ..row }, mean);
         } else {
             crowded_products::<V, W>(weight, row, mean);
         }

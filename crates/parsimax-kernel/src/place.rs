@@ -7,6 +7,7 @@
 //! The same for gradients: `v` in, `Jᵀv` out.
 
 use super::dense::{Smooth, Steep};
+use super::expo::Known;
 use super::norm::entries;
 use super::profile::{At, Entmax15, Profile, Sparsemax, Tau, Whole};
 use super::scan::row_max;
@@ -107,7 +108,7 @@ pub(crate) unsafe fn backward<V: Vector>(map: Map, p: &[f32], v: &mut [f32], sca
             Map::Softmax | Map::EvSoftmax => centre::<V, _>(Identity(scale), row),
             Map::Sparsemax => centre::<V, _>(Indicator(scale), row),
             Map::Entmax15 => centre::<V, _>(Root(scale), row),
-            Map::Entmax(alpha) if alpha <= 2.0 => centre::<V, _>(Power::new(alpha, scale), row),
+            Map::Entmax(alpha) if alpha <= 2.0 => centre::<V, _>(Power::new(&Known::new(2.0 - alpha), scale), row),
             Map::Entmax(_) => return false,
         }
     }

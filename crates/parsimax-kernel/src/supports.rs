@@ -11,7 +11,7 @@ use super::vector::{MAX_LANES, Vector, read, write};
 pub(super) const NARROW: usize = 128;
 
 /// Widest row whose sums may stay in f32.
-const SHORT: usize = 512;
+pub(super) const SHORT: usize = 512;
 
 /// Entries in a part of a row: as many vectors as a word has bits, and sums that may stay in f32.
 pub(super) const fn part<V: Vector>() -> usize {
@@ -149,7 +149,7 @@ pub(super) unsafe fn mark<V: Vector>(row: Row) {
 /// # Safety
 /// `p` is readable for `d` floats; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
+pub(super) unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
     let mut n = 0;
     for i in (0..d).step_by(V::LANES) {
         // SAFETY: every load stays within `d` floats.

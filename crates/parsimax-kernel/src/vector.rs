@@ -228,6 +228,21 @@ pub(crate) trait Vector: Copy {
         // SAFETY: `self` exists, so the CPU has the instruction set.
         unsafe { exp2_scaled(self, scale, whole) }
     }
+    /// `log₂ self` for positive normal numbers, to an error of 2e−7 of itself or of 1.
+    #[inline(always)]
+    fn log2_of_normal(self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe {
+            let (m, k) = self.split_exponent();
+            log2_of_parts((m.sub(Self::splat(1.0)), k))
+        }
+    }
+    /// What has the logarithm `self`, to a power whose result is not above 1; 0 where it is not above 2⁻¹²⁶.
+    #[inline(always)]
+    fn power_of_log2(self, exponent: Self) -> Self {
+        // SAFETY: `self` exists, so the CPU has the instruction set.
+        unsafe { exp2_nonpos(self.mul(exponent)) }
+    }
     /// `√self`
     fn sqrt(self) -> Self;
     /// `factor · √self` to a relative error of 3e−7, for numbers ≥ 0; those below the normal range

@@ -1,6 +1,6 @@
 //! What an entry weighs in a Jacobian: `s = p^{2−α}` on the support, for the α of each mapping.
 
-use super::expo::{exp2_nonpos, log2};
+use super::expo::{Known, exp2_nonpos, log2};
 use super::vector::Vector;
 
 /// `scale · s` as a function of `p`. The factor is here because it costs nothing here: the mean
@@ -13,6 +13,19 @@ pub(crate) trait Weight: Copy {
     /// # Safety
     /// The CPU has the instruction set of `V`.
     unsafe fn weight<V: Vector>(&self, p: V) -> V;
+    /// Whether weights are powers by way of logarithms.
+    const BY_LOG: bool = false;
+    /// Whether probabilities tell enough of the gradient in α.
+    const PLAIN: bool = false;
+    /// The same of entries whose logarithm is known, or is that of the least normal number where there are smaller ones.
+    ///
+    /// # Safety
+    /// As [`weight`](Weight::weight).
+    #[inline(always)]
+    unsafe fn weight_by_log<V: Vector>(&self, p: V, _log: V) -> V {
+        // SAFETY: as the caller vouches.
+        unsafe { self.weight(p) }
+    }
     /// The same of entries whose `p^δ` is `u/inverse`, where that is of use.
     ///
     /// # Safety
@@ -50,6 +63,7 @@ impl Weight for Identity {
 pub(super) struct Indicator(pub f32);
 
 impl Weight for Indicator {
+    const PLAIN: bool = true;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
@@ -67,6 +81,8 @@ impl Weight for Indicator {
 pub(super) struct Root(pub f32);
 
 impl Weight for Root {
+    const PLAIN: bool = true;
+    const KEPT: bool = true;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: the caller vouches for the instruction set.
@@ -76,19 +92,20 @@ impl Weight for Root {
 
 /// `s = p^{2−α}` for 1 ≤ α ≤ 2.
 #[derive(Clone, Copy)]
-pub(super) struct Power {
+pub(super) struct Power<'a> {
     scale: f32,
-    exponent: f32,
+    exponent: &'a Known,
 }
 
-impl Power {
-    /// For that α.
-    pub(super) fn new(alpha: f64, scale: f32) -> Power {
-        Power { scale, exponent: (2.0 - alpha) as f32 }
+impl<'a> Power<'a> {
+    /// For the exponent 2 − α.
+    pub(super) fn new(exponent: &'a Known, scale: f32) -> Power<'a> {
+        Power { scale, exponent }
     }
 }
 
-impl Weight for Power {
+impl Weight for Power<'_> {
+    const PLAIN: bool = true;
     const KEPT: bool = true;
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
@@ -99,11 +116,20 @@ impl Weight for Power {
             if V::bits(on) == 0 {
                 return V::splat(0.0);
             }
-            let (exponent, scale) = (V::splat(self.exponent), V::splat(self.scale));
+            let (exponent, scale) = (V::splat(self.exponent.e), V::splat(self.scale));
             // A power may send what is below the normal range back into sight.
             let is_tiny = V::and(on, V::splat(f32::MIN_POSITIVE).gt(p));
-            let s = if V::bits(is_tiny) == 0 { p.power(exponent) } else { exp2_nonpos(log2(p).mul(exponent)) };
+            let s = if V::bits(is_tiny) == 0 { p.raised(self.exponent) } else { exp2_nonpos(log2(p).mul(exponent)) };
             s.mul(scale).keep(on)
+        }
+    }
+    const BY_LOG: bool = true;
+    #[inline(always)]
+    unsafe fn weight_by_log<V: Vector>(&self, p: V, log: V) -> V {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe {
+            let s = log.power_of_log2(V::splat(self.exponent.e)).mul(V::splat(self.scale));
+            s.keep(p.gt(V::splat(0.0)))
         }
     }
 }
@@ -111,9 +137,9 @@ impl Weight for Power {
 /// The same for α up to 1.5 where `p^δ` is known from a difference of scores. Beyond, the smallest entries weigh more than
 /// that knows: an error ε of `u` is one of `ε u^{(1−2δ)/δ}` in `u^{(1−δ)/δ}`.
 #[derive(Clone, Copy)]
-pub(super) struct Quotient(pub Power);
+pub(super) struct Quotient<'a>(pub Power<'a>);
 
-impl Weight for Quotient {
+impl Weight for Quotient<'_> {
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         // SAFETY: as the caller vouches.
@@ -129,9 +155,9 @@ impl Weight for Quotient {
 
 /// What a first pass kept: `scale · s` itself.
 #[derive(Clone, Copy)]
-pub(super) struct Known;
+pub(super) struct Kept;
 
-impl Weight for Known {
+impl Weight for Kept {
     #[inline(always)]
     unsafe fn weight<V: Vector>(&self, p: V) -> V {
         p

@@ -184,21 +184,74 @@ fn the_gradients_of_a_row_do_not_depend_on_its_neighbours() {
     }
 }
 
+/// Rows that hardly differ, and those that do, in the same group: what is taken from probabilities and what is taken from
+/// scores is the same gradient. Errors are of the sum of the terms of the gradient, which is what the bar is on.
+#[test]
+fn near_ties_and_rows_apart_have_the_gradient_of_the_formula() {
+    let mut rng = fastrand::Rng::with_seed(29);
+    for alpha in [1.5, 1.6, 1.75, 1.9, 2.0] {
+        for d in [1, 2, 5, 16, 33, 64, 127, 200, 512] {
+            let rows = 35;
+            let sigma = |r: usize| [0.0, 1e-3, 0.01, 0.03, 0.1, 1.0, 5.0][r % 7];
+            let z: Vec<f32> = (0..rows).flat_map(|r| normals(&mut rng, d, sigma(r))).collect();
+            let mut v = normals(&mut rng, rows * d, 1.0);
+            for level in available() {
+                let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                for (v, p) in v.iter_mut().zip(&p) {
+                    // What is not finite does no harm off the support.
+                    if *p == 0.0 && rng.u8(0..50) == 0 {
+                        *v = f32::INFINITY;
+                    } else if !v.is_finite() {
+                        *v = 0.5;
+                    }
+                }
+                let (out, da) = gradient(level, alpha, (&z, &p), &v, d);
+                for r in 0..rows {
+                    let at = r * d..(r + 1) * d;
+                    let exact = reference(Map::Entmax(alpha), &z[at.clone()], 1.0);
+                    let stored: Vec<f64> = p[at.clone()].iter().map(|&p| f64::from(p)).collect();
+                    // Nearly equal entries are told by scores alone, and an entry on the threshold, whose probability the
+                    // rounding of τ gives or takes, by what was stored.
+                    let is_near = [exact, stored].iter().any(|p| {
+                        let terms = terms_in_alpha(alpha - 1.0, p);
+                        let on = terms.iter().zip(&v[at.clone()]).filter(|(t, _)| **t != 0.0);
+                        let on = on.map(|(t, &v)| t * f64::from(v));
+                        let (sum, size) = on.fold((0.0, 0.0), |(sum, size), t| (sum + t, size + t.abs()));
+                        (da[r] - sum).abs() <= 1e-4 * size + 1e-12
+                    });
+                    let what = format!("{level:?} α={alpha} d={d} row {r}");
+                    assert!(is_near, "{what}: {}", da[r]);
+                    assert!(sigma(r) > 0.0 || da[r] == 0.0, "{what}: equal entries have a gradient of {}", da[r]);
+                    let products = backward::reference_vjp(Map::Entmax(alpha), &p[at.clone()], &v[at.clone()], 1.0);
+                    for (i, (&a, &b)) in out[at].iter().zip(&products).enumerate() {
+                        // v is of order one, s at most one.
+                        assert!((f64::from(a) - b).abs() <= 4e-6, "{what} [{i}]: {a} for {b}");
+                        assert!(p[r * d + i] > 0.0 || a == 0.0);
+                    }
+                }
+            }
+        }
+    }
+}
+
 /// `<v, ∂p/∂α>` in f64, from the stored `p`.
 fn in_alpha(delta: f64, p: &[f32], v: &[f32]) -> f64 {
-    let on: Vec<(f64, f64, f64, f64)> = (0..p.len())
-        .filter(|&i| p[i] > 0.0)
-        .map(|i| {
-            let (p, v) = (f64::from(p[i]), f64::from(v[i]));
-            let (l, y) = (p.ln(), -delta * p.ln());
-            let phi = if y < 1e-3 { 0.5 + y / 6.0 + y * y / 24.0 } else { (y.exp_m1() - y) / (y * y) };
-            (p, v, l, l * l * phi)
-        })
-        .collect();
-    let h: f64 = -on.iter().map(|(p, _, l, _)| p * l).sum::<f64>();
-    let big: f64 = on.iter().map(|(p, _, _, r)| p * r).sum();
+    let p: Vec<f64> = p.iter().map(|&p| f64::from(p)).collect();
+    terms_in_alpha(delta, &p).iter().zip(v).map(|(t, &v)| if *t == 0.0 { 0.0 } else { t * f64::from(v) }).sum()
+}
+
+/// `∂p/∂α`.
+fn terms_in_alpha(delta: f64, p: &[f64]) -> Vec<f64> {
+    let logs = |&p: &f64| {
+        let (l, y) = (p.ln(), -delta * p.ln());
+        let phi = if y < 1e-3 { 0.5 + y / 6.0 + y * y / 24.0 } else { (y.exp_m1() - y) / (y * y) };
+        if p > 0.0 { (p, l, l * l * phi) } else { (0.0, 0.0, 0.0) }
+    };
+    let on: Vec<(f64, f64, f64)> = p.iter().map(logs).collect();
+    let h: f64 = -on.iter().map(|(p, l, _)| p * l).sum::<f64>();
+    let big: f64 = on.iter().map(|(p, _, r)| p * r).sum();
     let e = delta * h + delta * delta * big;
-    on.iter().map(|(p, v, l, r)| v * p / (1.0 + e) * (big - r - delta * (l * big + r * h))).sum()
+    on.iter().map(|(p, l, r)| p / (1.0 + e) * (big - r - delta * (l * big + r * h))).collect()
 }
 
 #[test]

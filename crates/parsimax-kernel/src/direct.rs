@@ -9,7 +9,7 @@
 //! 2. Of rows of middling width the order of the two largest entries of every lane tells the threshold, and the pass that
 //!    writes whether that was all (`ordered.rs`); of wider ones only the vectors that matter are looked at again (`peaks.rs`).
 //! 3. What is left goes by passes, put together so that no lane is idle, as many rows as the first-level cache holds
-//!    (`refine.rs`).
+//!    (`refine.rs`); of wide ones, by fewer, which begin from a sample (`crowded.rs`).
 //!
 //! What becomes of a row does not depend on its neighbours.
 
@@ -20,7 +20,7 @@ use super::scan::lane_maxima;
 use super::solve::Frame;
 use super::vector::{MAX_LANES, Vector, outlined};
 use super::write::{RowSum, any_dense};
-use super::{Forward, Status, long, ordered, peaks, quarters, ranked};
+use super::{Forward, Status, crowded, long, ordered, peaks, quarters, ranked};
 
 /// Width from which on it is worth to look for rows with few candidates.
 const WIDE: usize = 128;
@@ -40,8 +40,8 @@ const ROOM: usize = 6144;
 const MANY: usize = 65_536;
 
 /// How many rows of width `d` go through the steps together.
-fn together<V: Vector, P: Direct>(d: usize) -> usize {
-    if peaks::serves::<P>(d) {
+fn together<V: Vector>(d: usize) -> usize {
+    if peaks::serves(d) {
         return (MANY / d / V::LANES).clamp(1, GROUPS) * V::LANES;
     }
     let rows = ROOM / d;
@@ -50,6 +50,9 @@ fn together<V: Vector, P: Direct>(d: usize) -> usize {
 
 /// The share of the lanes with an entry in the support from which on a row counts as dense.
 const CROWDED: f32 = 0.77;
+
+/// The same of the two largest entries of every lane, where the other way is to look at few vectors of many.
+const PACKED: f32 = 0.9;
 
 /// Forward pass of a block of short rows. `loss` as in `long::forward`.
 ///
@@ -65,13 +68,13 @@ pub(crate) unsafe fn forward<V: Vector, P: Direct>(prof: P, job: &mut Forward<'_
         for (i, group) in groups.iter_mut().enumerate() {
             group.at = std::array::from_fn(|k| (i * V::LANES + k) as u16);
         }
-        let (solve, many): (Solve<P>, _) = match (quarters::serves::<V>(job.d), peaks::serves::<P>(job.d), &loss) {
+        let (solve, many): (Solve<P>, _) = match (quarters::serves::<V>(job.d), peaks::serves(job.d), &loss) {
             (true, _, None) => (quarters::solve_groups::<V, P, true>, quarters::GROUPS * V::LANES),
             (true, _, Some(_)) => (quarters::solve_groups::<V, P, false>, quarters::GROUPS * V::LANES),
-            (_, true, None) => (solve_wide::<V, P, true>, together::<V, P>(job.d)),
-            (_, true, Some(_)) => (solve_wide::<V, P, false>, together::<V, P>(job.d)),
-            (_, _, None) => (solve_groups::<V, P, true>, together::<V, P>(job.d)),
-            (_, _, Some(_)) => (solve_groups::<V, P, false>, together::<V, P>(job.d)),
+            (_, true, None) => (solve_wide::<V, P, true>, together::<V>(job.d)),
+            (_, true, Some(_)) => (solve_wide::<V, P, false>, together::<V>(job.d)),
+            (_, _, None) => (solve_groups::<V, P, true>, together::<V>(job.d)),
+            (_, _, Some(_)) => (solve_groups::<V, P, false>, together::<V>(job.d)),
         };
         blocks::<V, P>(prof, job, loss, many, solve, groups);
         job.scratch.groups = kept;
@@ -219,7 +222,7 @@ unsafe fn solve_any<V: Vector, P: Direct, const WRITE: bool, const PEAKS: bool>(
         }
         let room = (ROOM / rows.d).max(1);
         if late == most && most as usize <= room {
-            refine::<V, P, WRITE>(prof, rows, groups);
+            to_the_end::<V, P, WRITE>(prof, rows, groups);
         } else if late > 0 {
             let mut active = [0; GROUPS * MAX_LANES];
             let active = list(groups, V::LANES, &mut active);
@@ -227,11 +230,27 @@ unsafe fn solve_any<V: Vector, P: Direct, const WRITE: bool, const PEAKS: bool>(
                 let mut put_together = [Group::NEW; GROUPS];
                 gather::<V>(groups, some, &mut put_together);
                 let put_together = &mut put_together[..some.len().div_ceil(V::LANES)];
-                refine::<V, P, WRITE>(prof, rows, put_together);
+                to_the_end::<V, P, WRITE>(prof, rows, put_together);
                 scatter::<V>(put_together, some, groups);
             }
         }
         unfit == 0
+    }
+}
+
+/// What is left of some groups, by passes.
+///
+/// # Safety
+/// As [`solve_groups`].
+#[inline(always)]
+unsafe fn to_the_end<V: Vector, P: Direct, const WRITE: bool>(prof: P, rows: Rows, groups: &mut [Group]) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        if rows.d >= crowded::WIDE {
+            crowded::refine::<V, P, WRITE>(prof, rows, groups);
+        } else {
+            refine::<V, P, WRITE>(prof, rows, groups);
+        }
     }
 }
 
@@ -313,6 +332,27 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32) {
             max.sub(V::load(gap)).mul(scale).store(gap);
         }
         group.dense = group.active;
+    }
+}
+
+/// Rows in which most of the two largest entries of all lanes are in the support, likewise.
+///
+/// # Safety
+/// `gaps` is readable for `2·LANES` vectors; the CPU has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn crowded<V: Vector>(gaps: *const f32) -> u32 {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let mut sums = [V::splat(1.0), V::splat(0.0), V::splat(0.0), V::splat(0.0)];
+        for k in (0..2 * V::LANES).step_by(4) {
+            for j in 0..4 {
+                sums[j] = sums[j].add(V::load(gaps.add((k + j) * V::LANES)));
+            }
+        }
+        let share = V::splat(0.5 / V::LANES as f32);
+        let t = sums[0].add(sums[1]).add(sums[2].add(sums[3])).mul(share);
+        let many = above::<V>(gaps, t).add(above::<V>(gaps.add(V::LANES * V::LANES), t));
+        V::bits(many.gt(V::splat(2.0 * PACKED * V::LANES as f32)))
     }
 }
 

@@ -33,6 +33,9 @@ pub(super) struct Group {
     pub(super) lo: [f32; MAX_LANES],
     /// The slope of the last step.
     pub(super) before: [f32; MAX_LANES],
+    /// By how much the slope falls where τ rises by 1, as far as it is known, and the last step.
+    pub(super) bend: [f32; MAX_LANES],
+    pub(super) moved: [f32; MAX_LANES],
     /// Which rows of the block they are.
     pub(super) at: [u16; MAX_LANES],
     /// One bit a row: a NaN or `+inf`; nothing but `−inf`; not settled yet.
@@ -46,6 +49,8 @@ pub(super) struct Group {
     pub(super) dense: u32,
     /// Whether a row is so far from its root that writing it would be in vain.
     pub(super) far: bool,
+    /// Whether the last rows here had few candidates each, as the next are likely to: a matter of speed alone.
+    pub(super) sparse: bool,
 }
 
 impl Group {
@@ -57,10 +62,13 @@ impl Group {
         active: 0,
         dense: 0,
         far: false,
+        sparse: true,
         max: [0.0; MAX_LANES],
         hi: [-1.0; MAX_LANES],
         lo: [0.0; MAX_LANES],
         before: [f32::INFINITY; MAX_LANES],
+        bend: [0.0; MAX_LANES],
+        moved: [0.0; MAX_LANES],
     };
 
     /// Takes in the rows of the first `here` lanes: their maxima from `tops` vectors of the largest entries, and what they

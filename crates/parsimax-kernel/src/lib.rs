@@ -19,6 +19,7 @@
 //! | `short.rs`, `long.rs` | maxima and bounds of short rows together; the steps composed for long rows alone |
 //! | `direct.rs`, `group.rs`, `ranked.rs`, `refine.rs` | sparsemax and 1.5-entmax of rows up to a few thousand scores: the ways they go |
 //! | `ordered.rs`, `peaks.rs` | rows from 128 scores on by order and a check; of wide ones, of the few vectors that matter |
+//! | `crowded.rs` | wide rows with much of a row in the support: few passes over whole rows |
 //! | `alpha.rs`, `alpha_backward.rs`, `steep_backward.rs`, `steep_alone.rs` | entmax with any α, and its gradient in α; α > 2 apart |
 //! | `alpha_plain.rs` | the same from probabilities alone, for rows that they tell all about |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
@@ -49,6 +50,7 @@ pub mod attention;
 mod backward;
 mod band;
 pub mod cells;
+mod crowded;
 mod dense;
 mod direct;
 mod dispatch;

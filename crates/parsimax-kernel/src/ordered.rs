@@ -107,7 +107,23 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32) {
 /// # Safety
 /// The rows are readable; the CPU has the instruction set.
 #[inline(always)]
-pub(super) unsafe fn leap<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, wanted: u32) {
+unsafe fn leap<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut Group, wanted: u32) {
+    // SAFETY: as the caller vouches.
+    unsafe {
+        let [f, g, n] = count::<V, P>(prof, rows, group, wanted);
+        let step = prof.curved_step(f, g, n);
+        // The sums were taken at `hi` alone.
+        let lo = V::load(group.lo.as_ptr());
+        group.put(V::load(group.hi.as_ptr()), step.select(V::lanes_of(wanted), lo));
+    }
+}
+
+/// The sums of a step of the third order over the wanted rows at `hi`, one row a lane; other lanes hold anything.
+///
+/// # Safety
+/// The rows are readable; the CPU has the instruction set.
+#[inline(always)]
+pub(super) unsafe fn count<V: Vector, P: Direct>(prof: P, rows: Rows, group: &Group, wanted: u32) -> [V; 3] {
     // SAFETY: as the caller vouches; the blocks hold a vector for each lane.
     unsafe {
         let mut blocks = [Block::uninit(); 3];
@@ -127,11 +143,7 @@ pub(super) unsafe fn leap<V: Vector, P: Direct>(prof: P, rows: Rows, group: &mut
             g.store(blocks.add(size + r * V::LANES));
             n.store(blocks.add(2 * size + r * V::LANES));
         }
-        let (f, g, n) = (V::row_sums(blocks), V::row_sums(blocks.add(size)), V::row_sums(blocks.add(2 * size)));
-        let step = prof.curved_step(f, g, n);
-        // The sums were taken at `hi` alone.
-        let lo = V::load(group.lo.as_ptr());
-        group.put(V::load(group.hi.as_ptr()), step.select(V::lanes_of(wanted), lo));
+        [V::row_sums(blocks), V::row_sums(blocks.add(size)), V::row_sums(blocks.add(2 * size))]
     }
 }
 

@@ -6,23 +6,29 @@
 //! row before that, and where the sum does not stand, a Newton step and once more.
 //!
 //! What is done about time: τ₀ is a lower bound, and most vectors of a row hold nothing above it. Beside the largest
-//! entries the first look keeps the maximum of every vector, which costs little while the row comes from memory. After
-//! it zeros are written, and those few vectors are read whose maximum is above τ₀.
+//! entries the first look keeps the maximum of every vector, which costs little while the row comes from memory, and if
+//! the rows before had few candidates it writes zeros as it goes, so that memory is read and written all the time. After
+//! it, those few vectors are read and written whose maximum is above τ₀.
 
-use super::direct::{WIDEST, dense};
+use super::direct::{WIDEST, crowded, dense};
 use super::group::{Block, Excess, Group, Rows};
 use super::profile::Direct;
 use super::ranked;
 use super::vector::{MAX_LANES, Vector, write};
 
-/// Whether rows of width `d` are served: narrower ones have too few vectors to leave any out, and a second look at whole
-/// rows, which 1.5-entmax takes more of, costs less.
-pub(super) fn serves<P: Direct>(d: usize) -> bool {
-    d >= if P::CURVED { 512 } else { 1024 }
+/// Whether rows of width `d` are served: narrower ones have too few vectors to leave any out.
+pub(super) fn serves(d: usize) -> bool {
+    d >= 512
 }
 
 /// How often rows are written here before they are left to `refine.rs`.
 const ROUNDS: usize = 3;
+
+/// Steps before rows are written.
+const LEAPS: usize = 4;
+
+/// A sum from which one step is likely to find the root.
+const CLOSE: f32 = 1.02;
 
 /// With no more ranks in the support than this, they are likely to be all there is of it.
 const FEW: f32 = 6.5;
@@ -38,11 +44,6 @@ const SLACK: f32 = 5e-7;
 
 /// A sum this far from 1 is as good as 1: no probability is off by more than their sum.
 const NEAR: f32 = 4e-7;
-
-/// How rows are written: not at all, into what may be anything, into zeros and what was written before.
-const NOT: u8 = 0;
-const FIRST: u8 = 1;
-const AGAIN: u8 = 2;
 
 /// How many maxima are kept of a row, some of them of nothing: bits of comparisons fill words.
 fn peaks_of<V: Vector>(d: usize) -> usize {
@@ -67,16 +68,26 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
     unsafe {
         let mut peaks = Peaks::uninit();
         let peaks = peaks.as_mut_ptr().cast::<f32>();
-        survey::<V>(rows.from(first), group, gaps, peaks);
-        group.dense = group.active & dense::<V>(gaps);
+        let cleared = WRITE && group.sparse;
+        if cleared {
+            survey::<V, true>(rows.from(first), group, gaps, peaks);
+        } else {
+            survey::<V, false>(rows.from(first), group, gaps, peaks);
+        }
+        group.dense = group.active & if P::CURVED { dense::<V>(gaps) } else { crowded::<V>(gaps) };
         if group.dense == group.active {
+            group.sparse = false;
             return;
         }
         let ranked = ranked::solve::<V, P>(prof, gaps, &rows);
         group.put_below(ranked.hi, ranked.lo, V::splat(rows.scale));
         ranked.count.store(group.before.as_mut_ptr());
         // With many of them in the support, there are others.
-        let mut left = group.active & !group.dense & V::bits(V::splat(P::ORDERED).gt(ranked.count));
+        let mut left = group.active & !group.dense;
+        group.sparse = 2 * left.count_ones() > group.active.count_ones();
+        if WRITE && !cleared {
+            clear(rows, group, left);
+        }
         if left == 0 {
             return;
         }
@@ -89,18 +100,16 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
                 V::splat(0.0).store(sums.add(k * V::LANES));
             }
         }
-        if P::CURVED {
-            let many = left & V::bits(ranked.count.gt(V::splat(FEW)));
-            if many != 0 {
-                leap::<V, P>(prof, rows, group, (many, &wanted), sums);
+        let mut far = left & V::bits(ranked.count.gt(V::splat(if P::CURVED { FEW } else { P::ORDERED })));
+        for _ in 0..if P::CURVED { 1 } else { LEAPS } {
+            if far == 0 {
+                break;
             }
+            let f = leap::<V, P>(prof, rows, group, (far, &wanted), sums);
+            far &= V::bits(f.gt(V::splat(CLOSE)));
         }
-        for round in 0..ROUNDS {
-            let [f, g, _] = match (WRITE, round) {
-                (false, _) => visit_all::<V, P, NOT, false>(prof, rows, group, (left, &wanted), sums),
-                (true, 0) => visit_all::<V, P, FIRST, false>(prof, rows, group, (left, &wanted), sums),
-                (true, _) => visit_all::<V, P, AGAIN, false>(prof, rows, group, (left, &wanted), sums),
-            };
+        for _ in 0..ROUNDS {
+            let [f, g, _] = visit_all::<V, P, WRITE, false>(prof, rows, group, (left, &wanted), sums);
             let off = f.sub(V::splat(1.0));
             let near = V::splat(NEAR).ge(off.max(V::splat(0.0).sub(off)));
             let stands = V::bits(V::or(near, prof.stands((f, g), V::load(group.before.as_ptr())))) & left;
@@ -120,13 +129,26 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
     }
 }
 
+/// Writes zeros into some rows.
+///
+/// # Safety
+/// As [`settle`].
+unsafe fn clear(rows: Rows, group: &Group, mut some: u32) {
+    while some != 0 {
+        let r = some.trailing_zeros() as usize;
+        some &= some - 1;
+        // SAFETY: as the caller vouches.
+        unsafe { std::ptr::write_bytes(rows.from(usize::from(group.at[r])).out, 0, rows.d) };
+    }
+}
+
 /// The two largest entries of every lane, as distances from the maximum of their rows, which are told apart by what they
 /// are fit for; and the maxima of vectors.
 ///
 /// # Safety
 /// As [`settle`]; `peaks` is writable for those of all rows.
 #[inline(always)]
-unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32, peaks: *mut f32) {
+unsafe fn survey<V: Vector, const CLEAR: bool>(rows: Rows, group: &mut Group, gaps: *mut f32, peaks: *mut f32) {
     // SAFETY: as the caller vouches; the blocks hold a vector for each lane.
     unsafe {
         let mut largest = [Block::uninit(); 2];
@@ -134,8 +156,7 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32, peaks
         let (size, here, n) = (V::LANES * V::LANES, rows.rows.min(V::LANES), peaks_of::<V>(rows.d));
         let mut bad = 0u32;
         for r in 0..here {
-            let z = rows.z.add(r * rows.d);
-            let ([first, second], nan) = look::<V>(z, rows.d, (peaks.add(r * n), n));
+            let ([first, second], nan) = look::<V, CLEAR>(&rows.from(r), (peaks.add(r * n), n));
             first.store(largest.add(r * V::LANES));
             second.store(largest.add(size + r * V::LANES));
             bad |= u32::from(nan) << r;
@@ -160,14 +181,20 @@ unsafe fn survey<V: Vector>(rows: Rows, group: &mut Group, gaps: *mut f32, peaks
 /// `z` is readable for `d ≥ LANES²` floats, `peaks` writable for as many as it says, a multiple of `LANES` and enough for
 /// all vectors; the CPU has the instruction set of `V`.
 #[inline(always)]
-unsafe fn look<V: Vector>(z: *const f32, d: usize, (peaks, room): (*mut f32, usize)) -> ([V; 2], bool) {
-    // SAFETY: every load stays within `d` floats; a block has a maximum for each of its vectors.
+unsafe fn look<V: Vector, const CLEAR: bool>(row: &Rows, (peaks, room): (*mut f32, usize)) -> ([V; 2], bool) {
+    // SAFETY: every access stays within `d` floats; a block has a maximum for each of its vectors.
     unsafe {
-        let none = V::splat(f32::NEG_INFINITY);
+        let Rows { z, out, d, .. } = *row;
+        let (none, zero) = (V::splat(f32::NEG_INFINITY), V::splat(0.0));
         let (mut first, mut second) = (none, none);
         let mut nan = none.unordered(none);
         macro_rules! four {
             ($at:expr) => {
+                if CLEAR {
+                    for k in 0..4 {
+                        zero.store(out.add($at + k * V::LANES));
+                    }
+                }
                 let at = z.add($at);
                 let (a, b) = (V::load(at), V::load(at.add(V::LANES)));
                 let (c, e) = (V::load(at.add(2 * V::LANES)), V::load(at.add(3 * V::LANES)));
@@ -205,6 +232,9 @@ unsafe fn look<V: Vector>(z: *const f32, d: usize, (peaks, room): (*mut f32, usi
             nan = V::or(nan, v.unordered(v));
             second = v.min(first).max(second);
             first = v.max(first);
+            if CLEAR {
+                write(zero, out.add(i), n);
+            }
             i += n;
         }
         ([first, second], V::bits(nan) != 0)
@@ -243,7 +273,7 @@ unsafe fn above<V: Vector>(peaks: *const f32, rows: &Rows, group: &Group, bound:
     }
 }
 
-/// A step of the third order for the wanted rows.
+/// A step of the third order for the wanted rows; the sums that led to it.
 ///
 /// # Safety
 /// The rows are readable; the CPU has the instruction set.
@@ -254,13 +284,15 @@ unsafe fn leap<V: Vector, P: Direct>(
     group: &mut Group,
     (many, wanted): (u32, &Wanted),
     sums: *mut f32,
-) {
+) -> V {
     // SAFETY: as the caller vouches.
     unsafe {
-        let [f, g, n] = visit_all::<V, P, NOT, true>(prof, rows, group, (many, wanted), sums);
+        let [f, g, n] = visit_all::<V, P, false, true>(prof, rows, group, (many, wanted), sums);
         let step = prof.curved_step(f, g, n).max(V::splat(-SLACK));
-        let lo = V::load(group.lo.as_ptr());
-        group.put(V::load(group.hi.as_ptr()), step.select(V::lanes_of(many), lo));
+        let (is_one, lo) = (V::lanes_of(many), V::load(group.lo.as_ptr()));
+        group.put(V::load(group.hi.as_ptr()), step.select(is_one, lo));
+        g.select(is_one, V::load(group.before.as_ptr())).store(group.before.as_mut_ptr());
+        f
     }
 }
 
@@ -270,7 +302,7 @@ unsafe fn leap<V: Vector, P: Direct>(
 /// # Safety
 /// The rows are readable and writable; the CPU has the instruction set.
 #[inline(always)]
-unsafe fn visit_all<V: Vector, P: Direct, const WRITE: u8, const COUNT: bool>(
+unsafe fn visit_all<V: Vector, P: Direct, const WRITE: bool, const COUNT: bool>(
     prof: P,
     rows: Rows,
     group: &Group,
@@ -284,9 +316,6 @@ unsafe fn visit_all<V: Vector, P: Direct, const WRITE: u8, const COUNT: bool>(
             let r = left.trailing_zeros() as usize;
             left &= left - 1;
             let row = rows.from(usize::from(group.at[r]));
-            if WRITE == FIRST {
-                std::ptr::write_bytes(row.out, 0, row.d);
-            }
             let of_row = visit::<V, P, WRITE, COUNT>(prof, &row, group, r, &wanted[r * words..][..words]);
             for k in 0..parts {
                 of_row[k].store(sums.add(k * size + r * V::LANES));
@@ -302,7 +331,7 @@ unsafe fn visit_all<V: Vector, P: Direct, const WRITE: u8, const COUNT: bool>(
 /// # Safety
 /// As [`visit_all`].
 #[inline(always)]
-unsafe fn visit<V: Vector, P: Direct, const WRITE: u8, const COUNT: bool>(
+unsafe fn visit<V: Vector, P: Direct, const WRITE: bool, const COUNT: bool>(
     prof: P,
     row: &Rows,
     group: &Group,
@@ -318,7 +347,7 @@ unsafe fn visit<V: Vector, P: Direct, const WRITE: u8, const COUNT: bool>(
                 let at = row.z.add($at);
                 let z = if $len == V::LANES { V::load(at) } else { V::load_first(at, $len, f32::NEG_INFINITY) };
                 let u = if COUNT { excess.rough(z) } else { excess.of(z) };
-                if WRITE != NOT {
+                if WRITE {
                     write(prof.power(u), row.out.add($at), $len);
                 }
                 (f, g) = prof.take(u, f, g, bit);

@@ -13,7 +13,7 @@ mod place;
 mod ranked;
 mod structured;
 mod sweep;
-mod turned;
+mod together;
 
 use parsimax_kernel::*;
 

@@ -1,4 +1,5 @@
-//! Narrow rows of sparsemax and 1.5-entmax, whose last step must not lead beyond an entry unseen.
+//! Rows of sparsemax and 1.5-entmax that are solved together: the last step must not lead beyond an entry unseen, and
+//! neighbours must not be seen at all.
 
 use super::*;
 
@@ -97,9 +98,11 @@ fn mixture(rng: &mut fastrand::Rng, rows: usize, d: usize, crowds: bool) -> Vec<
 fn a_row_has_the_same_bits_whatever_its_neighbours_are() {
     let mut rng = fastrand::Rng::with_seed(118);
     for map in [Map::Sparsemax, Map::Entmax15] {
-        for d in [33, 49, 57, 64, 100] {
+        for (d, rows) in
+            [(33, 300), (49, 300), (57, 300), (64, 300), (100, 300), (512, 70), (700, 70), (1024, 50), (4096, 40)]
+        {
             for crowds in [false, true] {
-                let z = mixture(&mut rng, 300, d, crowds);
+                let z = mixture(&mut rng, rows, d, crowds);
                 check_rows(map, &z, d, 1.0, "mixture");
                 for level in available() {
                     let (p, tau, _) = run(level, map, &z, d, 1.0);
@@ -118,20 +121,17 @@ fn a_row_has_the_same_bits_whatever_its_neighbours_are() {
 #[test]
 fn a_call_has_the_same_bits_whatever_came_before() {
     let mut rng = fastrand::Rng::with_seed(119);
-    for d in [49, 64] {
-        let (dense, sparse) = (normals(&mut rng, 70 * d, 0.01), normals(&mut rng, 70 * d, 1.0));
-        for level in available() {
+    for d in [49, 64, 512, 1024, 4096] {
+        let [dense, between, sparse] = [0.01, 0.1, 1.0].map(|sigma| normals(&mut rng, 70 * d, sigma));
+        for (level, map) in available().flat_map(|level| [(level, Map::Sparsemax), (level, Map::Entmax15)]) {
             let mut scratch = Scratch::new();
-            for z in [&sparse, &dense, &sparse, &dense, &dense, &sparse] {
+            for z in [&sparse, &dense, &sparse, &between, &dense, &dense, &between, &sparse] {
                 let (mut out, mut status) = (vec![7.0; z.len()], vec![Status::Bad; 70]);
                 with_level(level, || {
                     let (out, status, scratch) = (&mut out, &mut status, &mut scratch);
-                    forward(
-                        Map::Sparsemax,
-                        Forward { z, d, scale: 1.0, out, stream: false, tau: None, status, scratch },
-                    );
+                    forward(map, Forward { z, d, scale: 1.0, out, stream: false, tau: None, status, scratch });
                 });
-                assert_eq!(out, run(level, Map::Sparsemax, z, d, 1.0).0, "{level:?} d={d}");
+                assert_eq!(out, run(level, map, z, d, 1.0).0, "{level:?} {map:?} d={d}");
             }
         }
     }
@@ -141,9 +141,9 @@ fn a_call_has_the_same_bits_whatever_came_before() {
 fn a_nan_in_any_place_spoils_its_row_and_no_other() {
     let mut rng = fastrand::Rng::with_seed(120);
     for sigma in [1.0, 0.01] {
-        for d in [49, 64] {
+        for d in [49, 64, 600] {
             let clean = normals(&mut rng, 40 * d, sigma);
-            for place in 0..d {
+            for place in (0..d).step_by(d.div_ceil(64)) {
                 let (mut z, row) = (clean.clone(), place % 40);
                 z[row * d + place] = f32::NAN;
                 for level in available() {

@@ -92,7 +92,8 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
             return;
         }
         let wanted = above::<V>(peaks, &rows, group, ranked.hi, left);
-        let least = V::load(group.hi.as_ptr()).sub(V::splat(SLACK));
+        // In the digits that `hi` has lost, the bound may lie farther below it than it may be passed.
+        let least = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()).sub(V::splat(SLACK)));
         let mut sums = [Block::uninit(); 3];
         let sums = sums.as_mut_ptr().cast::<f32>();
         if left.count_ones() < V::LANES as u32 {
@@ -105,7 +106,7 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
             if far == 0 {
                 break;
             }
-            let f = leap::<V, P>(prof, rows, group, (far, &wanted), sums);
+            let f = leap::<V, P>(prof, rows, group, (far, &wanted), least, sums);
             far &= V::bits(f.gt(V::splat(CLOSE)));
         }
         for _ in 0..ROUNDS {
@@ -118,10 +119,10 @@ pub(super) unsafe fn settle<V: Vector, P: Direct, const WRITE: bool>(
             if left == 0 {
                 break;
             }
-            let step = prof.step(f, g).keep(V::lanes_of(left));
-            let hi = V::load(group.hi.as_ptr());
-            // A step back does not go behind the bound, for which vectors were chosen.
-            group.put(hi, V::load(group.lo.as_ptr()).add(step).max(least.sub(hi)));
+            let (hi, lo) = (V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+            // A step back does not go behind the bound, for which vectors were chosen. Rows that are settled stay.
+            let next = lo.add(prof.step(f, g)).max(least.0.sub(hi).add(least.1));
+            group.put(hi, next.select(V::lanes_of(left), lo));
             g.store(group.before.as_mut_ptr());
         }
         // To those that are left it says nothing: their lanes hold what neighbours made of them.
@@ -283,14 +284,15 @@ unsafe fn leap<V: Vector, P: Direct>(
     rows: Rows,
     group: &mut Group,
     (many, wanted): (u32, &Wanted),
+    least: (V, V),
     sums: *mut f32,
 ) -> V {
     // SAFETY: as the caller vouches.
     unsafe {
         let [f, g, n] = visit_all::<V, P, false, true>(prof, rows, group, (many, wanted), sums);
-        let step = prof.curved_step(f, g, n).max(V::splat(-SLACK));
-        let (is_one, lo) = (V::lanes_of(many), V::load(group.lo.as_ptr()));
-        group.put(V::load(group.hi.as_ptr()), step.select(is_one, lo));
+        let (is_one, hi, lo) = (V::lanes_of(many), V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()));
+        let step = prof.curved_step(f, g, n).max(least.0.sub(hi).add(least.1));
+        group.put(hi, step.select(is_one, lo));
         g.select(is_one, V::load(group.before.as_ptr())).store(group.before.as_mut_ptr());
         f
     }

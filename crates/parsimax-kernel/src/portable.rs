@@ -8,16 +8,30 @@ use super::vector::{Lift, Task, Vector, add_powers};
 #[repr(align(32))]
 pub(crate) struct Portable([f32; 8]);
 
+/// What an expression of the lane is in each of them, as an array. Written out: a loop would be unrolled all the same, and
+/// thousands of loops keep the compiler busy for minutes.
+macro_rules! each {
+    (|$i:ident| $e:expr) => {
+        [
+            each!(@ $i 0 $e), each!(@ $i 1 $e), each!(@ $i 2 $e), each!(@ $i 3 $e),
+            each!(@ $i 4 $e), each!(@ $i 5 $e), each!(@ $i 6 $e), each!(@ $i 7 $e),
+        ]
+    };
+    (@ $i:ident $n:literal $e:expr) => {{
+        #[allow(non_upper_case_globals)]
+        const $i: usize = $n;
+        $e
+    }};
+}
+
 /// Lane-wise function of two vectors.
 macro_rules! lanes {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $e:expr) => {{
         let (a, b) = ($a.0, $b.0);
-        let mut r = [0.0f32; 8];
-        for i in 0..8 {
+        Portable(each!(|i| {
             let ($x, $y) = (a[i], b[i]);
-            r[i] = $e;
-        }
-        Portable(r)
+            $e
+        }))
     }};
 }
 
@@ -25,12 +39,10 @@ macro_rules! lanes {
 macro_rules! compare {
     ($a:expr, $b:expr, |$x:ident, $y:ident| $e:expr) => {{
         let (a, b) = ($a.0, $b.0);
-        let mut r = [0u32; 8];
-        for i in 0..8 {
+        each!(|i| {
             let ($x, $y) = (a[i], b[i]);
-            r[i] = if $e { u32::MAX } else { 0 };
-        }
-        r
+            if $e { u32::MAX } else { 0 }
+        })
     }};
 }
 
@@ -102,92 +114,68 @@ impl Vector for Portable {
     }
     #[inline(always)]
     fn or(a: [u32; 8], b: [u32; 8]) -> [u32; 8] {
-        std::array::from_fn(|i| a[i] | b[i])
+        each!(|i| a[i] | b[i])
     }
     #[inline(always)]
     fn and(a: [u32; 8], b: [u32; 8]) -> [u32; 8] {
-        std::array::from_fn(|i| a[i] & b[i])
+        each!(|i| a[i] & b[i])
     }
     #[inline(always)]
     fn bits(m: [u32; 8]) -> u32 {
-        let mut r = 0;
-        for i in 0..8 {
-            r |= m[i] & (1 << i);
-        }
-        r
+        let b: [u32; 8] = each!(|i| m[i] & (1 << i));
+        ((b[0] | b[1]) | (b[2] | b[3])) | ((b[4] | b[5]) | (b[6] | b[7]))
     }
     #[inline(always)]
     fn select(self, m: [u32; 8], other: Self) -> Self {
-        let mut r = [0.0; 8];
-        for i in 0..8 {
-            r[i] = f32::from_bits(self.0[i].to_bits() & m[i] | other.0[i].to_bits() & !m[i]);
-        }
-        Portable(r)
+        Portable(each!(|i| f32::from_bits(self.0[i].to_bits() & m[i] | other.0[i].to_bits() & !m[i])))
     }
     #[inline(always)]
     fn keep(self, m: [u32; 8]) -> Self {
-        let mut r = [0.0; 8];
-        for i in 0..8 {
-            r[i] = f32::from_bits(self.0[i].to_bits() & m[i]);
-        }
-        Portable(r)
+        Portable(each!(|i| f32::from_bits(self.0[i].to_bits() & m[i])))
     }
     #[inline(always)]
     fn reduce_max(self) -> f32 {
         let mut m = self.0[0];
-        for i in 1..8 {
-            m = if self.0[i] > m { self.0[i] } else { m };
-        }
+        each!(|i| m = if self.0[i] > m { self.0[i] } else { m });
         m
     }
     #[inline(always)]
     unsafe fn compress(self, m: [u32; 8], p: *mut f32) -> usize {
         let mut n = 0;
-        for i in 0..8 {
+        each!(|i| {
             // SAFETY: `n ≤ i < 8`, and eight floats are writable.
             unsafe { *p.add(n) = self.0[i] };
             n += (m[i] & 1) as usize;
-        }
+        });
         n
     }
     #[inline(always)]
     unsafe fn compress_index(m: [u32; 8], base: u32, p: *mut u32) {
         let mut n = 0;
-        for i in 0..8 {
+        each!(|i| {
             // SAFETY: `n ≤ i < 8`, and eight integers are writable.
             unsafe { *p.add(n) = base + i as u32 };
             n += (m[i] & 1) as usize;
-        }
+        });
     }
     #[inline(always)]
     fn shift_exponent(self, k: Self) -> Self {
-        let mut r = [0.0; 8];
-        for i in 0..8 {
-            r[i] = f32::from_bits(self.0[i].to_bits().wrapping_add(k.0[i].to_bits() << 23));
-        }
-        Portable(r)
+        Portable(each!(|i| f32::from_bits(self.0[i].to_bits().wrapping_add(k.0[i].to_bits() << 23))))
     }
     #[inline(always)]
     fn split_exponent(self) -> (Self, Self) {
-        let (mut m, mut e) = ([0.0; 8], [0.0; 8]);
-        for i in 0..8 {
-            let b = self.0[i].to_bits() as i32;
-            let k = b.wrapping_sub(0x3f35_04f3) >> 23;
-            m[i] = f32::from_bits(b.wrapping_sub(k << 23) as u32);
-            e[i] = k as f32;
-        }
-        (Portable(m), Portable(e))
+        let bits: [i32; 8] = each!(|i| self.0[i].to_bits() as i32);
+        let k: [i32; 8] = each!(|i| bits[i].wrapping_sub(0x3f35_04f3) >> 23);
+        let m = each!(|i| f32::from_bits(bits[i].wrapping_sub(k[i] << 23) as u32));
+        (Portable(m), Portable(each!(|i| k[i] as f32)))
     }
     #[inline(always)]
     unsafe fn wide_zero() -> [f64; 8] {
         [0.0; 8]
     }
     #[inline(always)]
-    fn wide_add(mut w: [f64; 8], v: Self) -> [f64; 8] {
-        for i in 0..8 {
-            w[i] += f64::from(v.0[i]);
-        }
-        w
+    fn wide_add(w: [f64; 8], v: Self) -> [f64; 8] {
+        each!(|i| w[i] + f64::from(v.0[i]))
     }
     #[inline(always)]
     fn wide_add_powers((mut p, mut s): ([f64; 8], [f64; 8]), z: Self, m: [u32; 8], lift: Lift) -> ([f64; 8], [f64; 8]) {

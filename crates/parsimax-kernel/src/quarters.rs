@@ -207,9 +207,11 @@ unsafe fn by_order_of<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool
                 let open = group.active & !group.dense & !V::bits(stands(f));
                 group.active &= group.dense | open;
                 if open != 0 {
-                    // Most likely one entry is missing.
-                    let one = V::splat(1.0);
-                    let step = f.sub(one).div(counts[g].add(one)).keep(V::lanes_of(open));
+                    // Most likely one entry is missing; more are, where the largest would not make up for the sum. Whatever
+                    // they are, the step does not reach the maximum.
+                    let (one, most) = (V::splat(1.0), zero.sub(V::load(group.hi.as_ptr())));
+                    let over = f.sub(one);
+                    let step = over.div(counts[g].add(over.div(most).max(one))).keep(V::lanes_of(open));
                     group.put(V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()).add(step));
                 }
             }

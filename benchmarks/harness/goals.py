@@ -1,11 +1,11 @@
 """The goals, as data, and the judge.
 
-A goal holds for every cell that it covers, so the worst of them decides. Times are on one thread.
+A goal holds for every cell that it covers: one that misses decides. Times are on one thread.
 
 Some goals are below what memory allows on the machine at hand. So that nobody has to guess which, a goal names its
 floor: an operation, measured beside it, that does nothing but what no algorithm avoids, the reading and writing. What
-somebody else's exponential or logarithm takes is no floor: ours may be faster. A goal that is missed where the floor
-itself is above the limit counts as out of reach.
+somebody else's exponential or logarithm takes is no floor: ours may be faster. A cell that misses where the floor itself
+is above the limit is out of reach.
 """
 
 import math
@@ -104,29 +104,33 @@ SLOWER_AT_MOST = 1.05
 
 
 def judge(cells):
-    """Every goal with its worst cell: met, missed, out of reach or not measured."""
+    """Every goal with what became of its cells: met, missed, out of reach, and as a whole.
+
+    A goal that misses a cell within reach is missed, whatever the others are. The worst cell within reach stands for it;
+    where there is none, the worst of all.
+    """
     times = {_key(cell): cell["seconds"] for cell in cells if cell["threads"] == 1}
-    verdicts = []
-    for goal in GOALS:
-        ratios = []
-        for cell in cells:
-            reference = times.get(_key(cell | {"operation": goal.reference}))
-            if cell["threads"] == 1 and goal.covers(cell) and reference:
-                ratios.append((cell["seconds"] / reference, cell))
-        verdict = _describe(goal) | {"limit": goal.limit, "reference": goal.reference, "cells": len(ratios)}
-        if ratios:
-            ratio, cell = max(ratios, key=lambda pair: pair[0])
-            where = {key: cell[key] for key in ("operation", "shape", "input")}
-            verdict |= {"ratio": ratio, "at": where, "verdict": "met" if ratio <= goal.limit else "missed"}
-            at = lambda name: times.get(_key(cell | {"operation": name}))
-            if at(goal.floor()) and goal.reference != MEMCPY:
-                verdict["floor"] = at(goal.floor()) / at(goal.reference)
-                if verdict["verdict"] == "missed" and verdict["floor"] > goal.limit:
-                    verdict["verdict"] = "out of reach"
-        else:
-            verdict["verdict"] = "not measured"
-        verdicts.append(verdict)
-    return verdicts
+    return [_judge_one(goal, [cell for cell in cells if cell["threads"] == 1], times) for goal in GOALS]
+
+
+def _judge_one(goal, cells, times):
+    verdict = _describe(goal) | {"limit": goal.limit, "reference": goal.reference, "verdict": "not measured"}
+    judged = []
+    for cell in cells:
+        at = lambda name: times.get(_key(cell | {"operation": name}))
+        if goal.covers(cell) and at(goal.reference):
+            floor = at(goal.floor()) if goal.reference != MEMCPY else None
+            judged.append((cell["seconds"] / at(goal.reference), floor and floor / at(goal.reference), cell))
+    if not judged:
+        return verdict | {"cells": 0}
+    met = [one for one in judged if one[0] <= goal.limit]
+    missed = [one for one in judged if one[0] > goal.limit and not (one[1] and one[1] > goal.limit)]
+    beyond = len(judged) - len(met) - len(missed)
+    word = "missed" if missed else "out of reach" if beyond else "met"
+    ratio, floor, cell = max(missed or judged, key=lambda one: one[0])
+    where = {key: cell[key] for key in ("operation", "shape", "input")}
+    verdict |= {"cells": len(judged), "met": len(met), "beyond": beyond, "verdict": word, "ratio": ratio, "at": where}
+    return verdict | ({"floor": floor} if floor else {})
 
 
 def judge_threads(cells, is_ours):

@@ -35,7 +35,7 @@ pub(crate) fn test() -> Outcome<usize> {
     ]))?;
     let mut passed = 0;
     // From the root, where the installed package is the one that is found.
-    let pytest = ["-m", "pytest", "--config-file", "python/pyproject.toml", "python/tests"];
+    let pytest = ["-m", "pytest", "--config-file", "python/pyproject.toml", "python/tests", "benchmarks/tests"];
     let outcome = shell::run_watched(&mut environment.python(&pytest), |line| passed += tests_passed(line));
     outcome.map(|()| passed)
 }

@@ -101,7 +101,9 @@ unsafe fn finish_any<V: Vector, const LOSS: bool>(
             let total = V::row_sums(across);
             let slope = if prof.delta < 1.0 { V::row_sums(across.add(SQUARE)) } else { one };
             if LOSS {
-                V::row_sums(across.add(2 * SQUARE)).store(done.pu.as_mut_ptr());
+                // Rows that are done have theirs, mended.
+                let (pu, before) = (V::row_sums(across.add(2 * SQUARE)), V::load(done.pu.as_ptr()));
+                pu.select(V::lanes_of(todo), before).store(done.pu.as_mut_ptr());
             }
             let (step, near, exact) = shift(prof, rows.d, total, slope);
             (done.exact, todo) = (done.exact | exact & todo, todo & !exact);

@@ -85,6 +85,35 @@ fn losses_and_gradients_match_the_definition() {
 }
 
 #[test]
+fn a_loss_does_not_depend_on_its_neighbours() {
+    let mut rng = fastrand::Rng::with_seed(32);
+    for map in [Map::Softmax, Map::Sparsemax, Map::Entmax15, Map::Entmax(1.1), Map::Entmax(1.75), Map::Entmax(3.0)] {
+        for d in [7, 33, 64, 65, 300, 1025] {
+            // Some rows are settled while others of their group take another step.
+            let rows = 40;
+            let z: Vec<f32> = (0..rows)
+                .flat_map(|_| {
+                    let (sigma, grid) = ([0.01, 0.3, 1.0, 3.0][rng.usize(..4)], [0.0, 0.075][rng.usize(..2)]);
+                    let on_grid = |z: f32| if grid > 0.0 { (z / grid).round() * grid } else { z };
+                    normals(&mut rng, d, sigma).into_iter().map(on_grid).collect::<Vec<_>>()
+                })
+                .collect();
+            let target: Vec<u32> = (0..rows).map(|_| rng.u32(0..d as u32)).collect();
+            for level in available() {
+                let (value, grad, _) = run_loss(level, map, &z, d, &target, 1.0);
+                for r in 0..rows {
+                    let row = r * d..(r + 1) * d;
+                    let (alone, alone_grad, _) = run_loss(level, map, &z[row.clone()], d, &target[r..=r], 1.0);
+                    let what = format!("{level:?} {map:?} d={d} row {r}");
+                    assert_eq!(value[r].to_bits(), alone[0].to_bits(), "{what}: {} and alone {}", value[r], alone[0]);
+                    assert!(grad[row] == alone_grad, "{what}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_clear_lead_costs_exactly_nothing() {
     for (map, lead) in [(Map::Sparsemax, 1.0), (Map::Entmax15, 2.0)] {
         for d in [3, 64, 2000, 9000] {

@@ -183,11 +183,14 @@ unsafe fn root<V: Vector>(x: *const f32, width: usize, n: V, active: u32) -> V {
             high = high.select(right, tau);
             let next = tau.add(step);
             let inside = V::and(next.ge(low), high.ge(next));
-            let next = next.select(inside, low.add(high).mul(half));
-            tau = next.select(going, tau);
-            // Newton is quadratic: what is left after such a step is noise.
+            // What the step leaves, as in `norm.rs`, and what it does to probabilities: either may be noise.
             let size = step.max(zero.sub(step));
-            let far = V::and(size.gt(tau.mul(V::splat(-2e-4))), high.sub(low).gt(tau.mul(V::splat(-1e-7))));
+            let (square, noise) = (size.mul(size), V::splat(3e-7));
+            let left = n.mul(square).mul(b).max(c.mul(square).mul(V::splat(3.0)).mul(a));
+            let far = V::and(left.gt(noise.mul(a).mul(b)), size.mul(c).gt(noise.mul(half).mul(a)));
+            let free = next.select(inside, low.add(high).mul(half));
+            tau = free.select(far, next.max(low).min(high)).select(going, tau);
+            let far = V::and(far, high.sub(low).gt(tau.mul(V::splat(-1e-7))));
             going = V::and(going, far);
             if V::bits(going) == 0 {
                 break;

@@ -10,8 +10,8 @@
 //! `−1 ≤ τ ≤ −d^{−2m/(1+m)}`, entries γ or more below the maximum are never looked at again.
 //!
 //! For whole `1/m` (p = 3/2, 4/3, 5/4 …) powers are products, and at the default, p = 3/2, the sums are those
-//! of `e`, `e²` and `e³`. The error of τ is settled to a part in 10⁹ of the largest `e`, and the sum of the row
-//! is 1 by the division.
+//! of `e`, `e²` and `e³`. τ is settled to what moves a probability by less than 10⁻⁶, and the sum of the row is 1 by
+//! the division.
 //!
 //! **Jacobian.** As in the mapping's own file, from sums of `y^{1−m}`, `y^{1+m}` and their products with `v`.
 
@@ -305,14 +305,31 @@ unsafe fn root<V: Vector, P: Power>(power: P, x: *const f32, n: usize, m: f64) -
             high = tau;
         }
         let next = tau + step;
+        let is_small = step.abs() <= 4e-4 * m * -tau && remainder(step, n, (a, b, c), m) <= NOISE;
+        if is_small || step.abs() * c <= NOISE * m * a {
+            return next.clamp(low, high);
+        }
         tau = if next >= low && next <= high { next } else { 0.5 * (low + high) };
-        // Newton is quadratic: what is left after such a step is about its square times 1/m, relative to the
-        // largest `e`.
-        if step.abs() <= 4e-4 * m * -tau || high - low <= 1e-9 * -tau {
+        if high - low <= 1e-9 * -tau {
             break;
         }
     }
     tau
+}
+
+/// How much, relative to it, `A·B^{…}` may be off: that is about how far off a probability is.
+const NOISE: f64 = 3e-7;
+
+/// What a step of Newton may leave, relative to the sums: the rest of their Taylor series, with `q = 1/m`.
+///
+/// For `q ≤ 2` an entry of `A` leaves at most `s^q`, be it in the support before, afterwards, or both: a crowd next to the
+/// threshold counts, however far its `e` are below the largest. Beyond, `½q(q−1)·e^{q−2}·s²` as well, and
+/// `Σe^{q−2} ≤ n^{2/q}·A^{1−2/q}` by Hölder. An entry of `B` leaves `½q(q+1)·e^{q−1}·s²`.
+fn remainder(step: f64, n: usize, (a, b, c): (f64, f64, f64), m: f64) -> f64 {
+    let (q, s, n) = (1.0 / m, step.abs(), n as f64);
+    let entering = if m == 0.5 { n * s * s } else { n * s.powf(q) };
+    let staying = if q > 2.0 { 0.5 * q * (q - 1.0) * n.powf(2.0 * m) * a.powf(1.0 - 2.0 * m) * s * s } else { 0.0 };
+    (entering + staying) / a + 0.5 * q * (q + 1.0) * c * s * s / b
 }
 
 /// `A·(1 − 1/f) = A − B^{(1−m)/(1+m)}`, as a fraction.

@@ -66,6 +66,12 @@ fn rows(rng: &mut fastrand::Rng, d: usize) -> Vec<Vec<f32>> {
     let mut lonely = normals(rng, d, 1e-3);
     lonely[d / 2] = 1.5;
     rows.push(lonely);
+    // A crowd just above the threshold: what Newton takes for the scale of things is far from theirs.
+    for lead in [0.5, 0.8, 0.9, 0.99] {
+        let mut crowd = vec![0.25; d];
+        crowd[d / 2] += lead;
+        rows.push(crowd);
+    }
     rows
 }
 

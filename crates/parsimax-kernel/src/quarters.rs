@@ -195,11 +195,12 @@ unsafe fn by_order_of<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool
         if sparse == 0 {
             return by_looks::<V, P, WRITE>(prof, rows, groups, left);
         }
-        let mut counts = [zero; SOME];
+        // How many entries order counts, and how far the threshold is below the maximum.
+        let [mut counts, mut depths] = [[zero; SOME]; 2];
         for (g, group) in groups.iter_mut().enumerate() {
             let (t, step, count) = solve::<V, P>(prof, pairs[g].as_ptr().cast(), V::load(group.max.as_ptr()), &rows);
             group.put_below(zero.sub(t), step, scale);
-            counts[g] = count;
+            (counts[g], depths[g]) = (count, t.sub(step));
         }
         for (g, group) in groups.iter_mut().enumerate() {
             if group.active & !group.dense != 0 {
@@ -209,9 +210,9 @@ unsafe fn by_order_of<V: Vector, P: Direct, const WRITE: bool, const WHOLE: bool
                 if open != 0 {
                     // Most likely one entry is missing; more are, where the largest would not make up for the sum. Whatever
                     // they are, the step does not reach the maximum.
-                    let (one, most) = (V::splat(1.0), zero.sub(V::load(group.hi.as_ptr())));
+                    let one = V::splat(1.0);
                     let over = f.sub(one);
-                    let step = over.div(counts[g].add(over.div(most).max(one))).keep(V::lanes_of(open));
+                    let step = over.div(counts[g].add(over.div(depths[g]).max(one))).keep(V::lanes_of(open));
                     group.put(V::load(group.hi.as_ptr()), V::load(group.lo.as_ptr()).add(step));
                 }
             }

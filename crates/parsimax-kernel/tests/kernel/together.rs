@@ -60,6 +60,24 @@ fn one_large_entry_and_a_crowd_far_below() {
     }
 }
 
+#[test]
+fn ties_far_from_zero_among_masked_entries() {
+    for map in [Map::Sparsemax, Map::Entmax15] {
+        for d in NARROW {
+            for shift in [0.0f32, -1000.0, 1000.0, 3e5, -1e6] {
+                // Ties one after another, so that some lanes have several and others none.
+                let mut z = Vec::new();
+                for m in 1..=d {
+                    let mut row = vec![f32::NEG_INFINITY; d];
+                    (0..m).for_each(|k| row[(k * 16 + k * 16 / d) % d] = shift);
+                    z.extend(row);
+                }
+                check_rows(map, &z, d, 1.0, &format!("ties at {shift}"));
+            }
+        }
+    }
+}
+
 /// What a lane adds up has no other lanes to share its rounding with.
 #[test]
 fn equal_shares_are_as_exact_as_a_float() {

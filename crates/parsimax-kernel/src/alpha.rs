@@ -170,20 +170,37 @@ impl Profile for Above {
         }
     }
 
-    /// Bracket and bisect, in the probability `q = (−τ)^e` of the maximum, for a small
-    /// residual; then, if an entry sits on the threshold, in its probability `w`.
     unsafe fn root<V: Vector, const READY: bool>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> Tau {
+        // SAFETY: as the caller vouches.
+        unsafe { self.root_below::<V, READY>(z, len, frame, (0.0, start)) }
+    }
+}
+
+impl Above {
+    /// Bracket and bisect, in the probability `q = (top − τ)^e` of the maximum, for a small residual; then, if an entry sits
+    /// on the threshold, in its probability `w`. In a frame where the maximum is at `top`, from a start that is not right of
+    /// τ.
+    ///
+    /// # Safety
+    /// As [`root`](Profile::root).
+    pub(super) unsafe fn root_below<V: Vector, const READY: bool>(
+        &self,
+        z: *const f32,
+        len: usize,
+        frame: Frame,
+        (top, start): (f64, f64),
+    ) -> Tau {
         // SAFETY: as the caller vouches.
         unsafe {
             let (delta, e) = (self.delta, 1.0 / self.delta);
             // n·q ≥ Σp ≥ q: the maximum has at least 1/n, and at most what the start gives.
-            let mut q = Bracket::new(1.0 / len as f64, (-start).clamp(0.0, 1.0).powf(e));
+            let mut q = Bracket::new(1.0 / len as f64, (top - start).clamp(0.0, 1.0).powf(e));
             let mut anchored: Option<(f32, Bracket)> = None;
             let mut tau = Tau::default();
             for _ in 0..200 {
                 // One place evaluates, so that it is compiled once.
                 tau = match &anchored {
-                    None => Tau::new(-q.mid().powf(delta)),
+                    None => Tau::new(top - q.mid().powf(delta)),
                     Some((x, w)) => {
                         let w = w.mid();
                         Tau { hi: *x, lo: -(w.powf(delta) as f32), w: w as f32 }
@@ -197,8 +214,8 @@ impl Profile for Above {
                     None => {
                         q.update(f - 1.0);
                         if q.is_narrow() {
-                            let (from, to) = (-q.hi.powf(delta), -q.lo.powf(delta));
-                            match self.anchor::<V, READY>(z, len, frame, from, to) {
+                            let window = (top - q.hi.powf(delta), top - q.lo.powf(delta), 1e-9 * top);
+                            match self.anchor::<V, READY>(z, len, frame, window) {
                                 Some(found) => anchored = Some(found),
                                 None => break,
                             }
@@ -215,10 +232,8 @@ impl Profile for Above {
             tau
         }
     }
-}
 
-impl Above {
-    /// The smallest supported entry, given that τ lies between `from` and `to`, and a bracket
+    /// An entry of the support, the smallest but for rounding, given that τ lies between `from` and `to`, and a bracket
     /// for its probability. Entries are tried downwards from `to`: `x_k` is supported if the
     /// entries above it, measured from it, have less than all the mass.
     ///
@@ -229,12 +244,11 @@ impl Above {
         z: *const f32,
         len: usize,
         frame: Frame,
-        from: f64,
-        to: f64,
+        (from, to, rounding): (f64, f64, f64),
     ) -> Option<(f32, Bracket)> {
         // SAFETY: as the caller vouches.
         unsafe {
-            let slack = 1e-6 * to.abs();
+            let slack = 1e-6 * to.abs() + rounding;
             let mut found = None;
             let mut x = f32::INFINITY;
             for _ in 0..64 {

@@ -527,10 +527,10 @@ impl Profile for Steep {
             let found = Sample::new::<V, READY>(self.delta, z, len, frame).and_then(|sample| {
                 let (x, n) = (sample.x.as_ptr(), sample.len);
                 let most = (high * sample.share).min(1.0);
-                let q = self.settle::<V, true>(x, n, MEASURED, 1.0 / n as f64, (1.0 / n as f64, most), 0.01)?;
+                let q =
+                    self.settle::<V, true>((x, n), (MEASURED, 0.0), 1.0 / n as f64, (1.0 / n as f64, most), 0.01)?;
                 let q = (q / sample.share).max(low).min(high.max(low));
-                // The powers themselves are no better: their error grows with the logarithm.
-                self.settle::<V, READY>(z, len, frame, q, (low, high), 2.5e-7 - 4e-8 * q.log2())
+                self.settle::<V, READY>((z, len), (frame, 0.0), q, (low, high), close_to(q))
             });
             match found {
                 Some(q) => Tau::new(-q.powf(self.delta)),
@@ -538,26 +538,67 @@ impl Profile for Steep {
             }
         }
     }
+
+    const REFRAMES: bool = true;
+
+    /// Differences from the maximum are rounded, and where the support reaches far below it an entry next to the threshold
+    /// feels that: `p = u^{1/δ}` is steep there. Differences from a score next to the threshold are exact where it is steep,
+    /// and rounded where it is not; so the frame moves there, until no score is nearer.
+    unsafe fn framed_root<V: Vector>(&self, z: *const f32, len: usize, first: Frame, start: f64) -> (Frame, Tau) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (mut frame, mut tau) = (first, self.root::<V, false>(z, len, first, start));
+            let mut q = (-tau.value()).powf(1.0 / self.delta);
+            for _ in 0..FRAMES {
+                let to = (f64::from(frame.max) + tau.value() / f64::from(frame.scale)) as f32;
+                let is_felt = (ROUNDING * tau.value().abs()).powf(1.0 / self.delta) > FELT;
+                if !is_felt || !to.is_finite() || to == frame.max || is_even::<V>(z, len, first.max) {
+                    break;
+                }
+                frame.max = to;
+                // As the vectors have it.
+                let top = f64::from((first.max - to) * first.scale);
+                let found = self.settle::<V, false>((z, len), (frame, top), q, (1.0 / len as f64, 1.0), close_to(q));
+                tau = match found {
+                    Some(q) => Tau::new(top - q.powf(self.delta)),
+                    None => self.prof.root_below::<V, false>(z, len, frame, (top, top - 1.0)),
+                };
+                q = found.unwrap_or_else(|| (top - tau.value()).powf(1.0 / self.delta));
+            }
+            (frame, tau)
+        }
+    }
+}
+
+/// How often a frame is moved, at most: twice reaches the threshold from anywhere, unless what was found there is new.
+const FRAMES: usize = 4;
+
+/// How far a difference may be off, relative to it, and how much a probability may be.
+const ROUNDING: f64 = 1.2e-7;
+const FELT: f64 = 2e-7;
+
+/// The residual of a sum that says nothing: powers are no better, and their error grows with the logarithm.
+fn close_to(q: f64) -> f64 {
+    2.5e-7 - 4e-8 * q.log2()
 }
 
 impl Steep {
-    /// Newton in `q` from a first value and within bounds, until the residual is at most `close`;
-    /// `None` if it does not get there.
+    /// Newton in `q` from a first value and within bounds, until the residual is at most `close`; `None` if it does not get
+    /// there. In a frame where the maximum is at `top`.
     ///
     /// # Safety
     /// As [`sums`].
     unsafe fn settle<V: Vector, const READY: bool>(
         &self,
-        z: *const f32,
-        len: usize,
-        frame: Frame,
+        (z, len): (*const f32, usize),
+        (frame, top): (Frame, f64),
         first: f64,
         (mut low, mut high): (f64, f64),
         close: f64,
     ) -> Option<f64> {
         let mut q = first;
         for _ in 0..PASSES {
-            let tau = Tau::new(-q.powf(self.delta));
+            let tau = Tau::new(top - q.powf(self.delta));
             // SAFETY: as the caller vouches.
             let (f, g) = unsafe { sums::<V, Steep, READY>(*self, z, len, frame, tau) };
             if (f - 1.0).abs() <= close {

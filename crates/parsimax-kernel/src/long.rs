@@ -161,7 +161,7 @@ unsafe fn row<V: Vector, B: Slope, P: Profile>(
         loop {
             let manner = scratch.habit.manner(stream, sweep);
             let found = scan::<V, B>(bounds, z, out, d, scale, (list, index), manner)?;
-            let frame = found.frame;
+            let mut frame = found.frame;
             // What was just written is in a cache.
             let out_dense = (out, stream && found.untouched);
             scratch.habit = Habit {
@@ -171,8 +171,15 @@ unsafe fn row<V: Vector, B: Slope, P: Profile>(
             scratch.listed = found.listed;
             let (t, pu) = match found.listed {
                 Some(n) => {
-                    make_ready::<V>(list, n, frame);
-                    let t = prof.root::<V, true>(list, n, frame, found.tau);
+                    let t = if P::REFRAMES {
+                        let t;
+                        (frame, t) = prof.framed_root::<V>(list, n, frame, found.tau);
+                        make_ready::<V>(list, n, frame);
+                        t
+                    } else {
+                        make_ready::<V>(list, n, frame);
+                        prof.root::<V, true>(list, n, frame, found.tau)
+                    };
                     let c = (list, index, n);
                     let (pu, kept) = match gain {
                         _ if !P::DEAR && n >= d / 16 => (any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain), n),
@@ -191,7 +198,8 @@ unsafe fn row<V: Vector, B: Slope, P: Profile>(
                     }
                 },
                 None => {
-                    let t = prof.root::<V, false>(z, d, frame, found.tau);
+                    let t;
+                    (frame, t) = prof.framed_root::<V>(z, d, frame, found.tau);
                     let pu = match gain {
                         _ if !P::DEAR => any_dense::<V, P>(prof, z, out_dense, d, frame, t, gain),
                         None => dense::write::<V, P, false>(prof, z, out, d, frame, t, 1.0),

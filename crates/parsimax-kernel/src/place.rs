@@ -55,7 +55,7 @@ unsafe fn threshold<V: Vector, P: Profile>(prof: P, x: &mut [f32], scale: f32) -
         if status == Status::Ok {
             let frame = Frame { max, scale: prof.inner() * scale };
             // The threshold is at most 1 below the maximum.
-            let tau = prof.root::<V, false>(x, d, frame, -1.0);
+            let (frame, tau) = prof.framed_root::<V>(x, d, frame, -1.0);
             replace::<V, P>(prof, x, d, frame, tau);
         }
         status

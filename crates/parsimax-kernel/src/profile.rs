@@ -165,6 +165,16 @@ pub(crate) trait Profile: Slope {
         // SAFETY: as the caller vouches.
         Tau::new(unsafe { solve::<V, Self, READY>(*self, z, len, frame, start) })
     }
+    /// Whether τ is looked for in a frame of its own: [`framed_root`](Profile::framed_root).
+    const REFRAMES: bool = false;
+    /// τ of a list of scores, and the frame that it is measured in.
+    ///
+    /// # Safety
+    /// As [`solve`].
+    unsafe fn framed_root<V: Vector>(&self, z: *const f32, len: usize, frame: Frame, start: f64) -> (Frame, Tau) {
+        // SAFETY: as the caller vouches.
+        (frame, unsafe { self.root::<V, false>(z, len, frame, start) })
+    }
     /// Whether there may be a quicker way to long rows with many candidates: [`sweep`](Profile::sweep).
     const SWEEPS: bool = false;
     /// Solves and writes a long row with many candidates, if there is a quicker way than [`root`](Profile::root).

@@ -82,6 +82,29 @@ fn equal_rows_share_and_rows_with_equal_maxima_do_not() {
     }
 }
 
+/// Powers below 1 are steep where they begin, so that an entry next to the threshold feels the last digit of its distance
+/// from the maximum, if that is far above.
+#[test]
+fn a_crowd_at_the_threshold_far_below_the_maximum() {
+    let mut rng = fastrand::Rng::with_seed(28);
+    for alpha in [2.001, 2.2, 2.5, 3.0, 4.0, 7.0, 10.0] {
+        for d in [40, 300, 1100, 4097, 9000, 20_011] {
+            for (lead, sigma, scale) in [(0.9, 1e-3, 1.0 / 3.0), (0.4, 1e-4, 1.0), (2.0, 0.01, 0.2), (0.1, 1e-6, 1.0)] {
+                let lead = lead * 2.0 / (alpha - 1.0) as f32;
+                let mut z = normals(&mut rng, 4 * d, sigma);
+                (0..4).for_each(|r| z[r * d + rng.usize(..d)] += lead);
+                for level in available() {
+                    let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, scale);
+                    for (p, z) in p.chunks(d).zip(z.chunks(d)) {
+                        let what = format!("{level:?} α={alpha} d={d} lead={lead} σ={sigma}");
+                        check(p, &reference(Map::Entmax(alpha), z, scale), &what);
+                    }
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn the_gradient_of_equal_rows_is_a_difference_from_the_mean() {
     let mut rng = fastrand::Rng::with_seed(27);

@@ -102,7 +102,11 @@ fn reference(map: Map, z: &[f32], scale: f32) -> Vec<f64> {
         return (0..z.len()).map(|i| weight(i) / total).collect();
     }
     if let Map::Entmax(alpha) = map {
-        return if alpha < 2.0 { below_two(&x, alpha - 1.0) } else { above_two(&x, alpha - 1.0) };
+        return if alpha < 2.0 {
+            below_two(&x, alpha - 1.0)
+        } else {
+            above_two(z, (alpha - 1.0, (alpha - 1.0) * f64::from(scale)))
+        };
     }
     let (inner, e) = shape(map);
     let power = move |u: f64| {
@@ -139,20 +143,22 @@ fn below_two(x: &[f64], delta: f64) -> Vec<f64> {
     p(lo).collect()
 }
 
-/// Entmax for α > 2, anchored at the smallest supported entry, whose probability is the
-/// unknown.
-fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
+/// Entmax for α > 2, anchored at the smallest supported entry, whose probability is the unknown. Differences of scores are
+/// exact; those of distances from the maximum are not, and powers below 1 are steep.
+fn above_two(z: &[f32], (delta, scale): (f64, f64)) -> Vec<f64> {
     let e = 1.0 / delta;
-    let mut sorted: Vec<f64> = x.iter().map(|v| delta * v).filter(|v| *v >= -1.0).collect();
+    let mut sorted: Vec<f64> = z.iter().map(|v| f64::from(*v)).collect();
     sorted.sort_by(|a, b| b.total_cmp(a));
-    let mass = |k: usize| sorted[..k].iter().map(|v| (v - sorted[k]).powf(e)).sum::<f64>();
+    let max = sorted[0];
+    sorted.retain(|v| (max - v) * scale <= 1.0);
+    let mass = |k: usize| sorted[..k].iter().map(|v| ((v - sorted[k]) * scale).powf(e)).sum::<f64>();
     let (mut k, mut end) = (0, sorted.len());
     while k + 1 < end {
         let mid = (k + end) / 2;
         if mass(mid) < 1.0 { k = mid } else { end = mid }
     }
     let anchor = sorted[k];
-    let one = |v: f64, w: f64| match v - anchor {
+    let one = |v: f64, w: f64| match (v - anchor) * scale {
         dv if dv < 0.0 => 0.0,
         0.0 => w,
         dv => (dv + w.powf(delta)).powf(e),
@@ -162,7 +168,7 @@ fn above_two(x: &[f64], delta: f64) -> Vec<f64> {
         let mid = 0.5 * (lo + hi);
         if sorted.iter().map(|&v| one(v, mid)).sum::<f64>() < 1.0 { lo = mid } else { hi = mid }
     }
-    x.iter().map(|v| one(delta * v, lo)).collect()
+    z.iter().map(|&v| one(f64::from(v), lo)).collect()
 }
 
 /// One row against its reference: distance, sum, sign, support away from ties.

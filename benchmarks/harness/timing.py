@@ -7,6 +7,10 @@ from typing import Callable
 
 BURST_SECONDS = 0.002
 BURST_CALLS = 8
+LEAST_CALLS = 3
+"""The first call of a burst finds the caches as its neighbour left them; the best of three does not."""
+LONG_SECONDS = 0.02
+"""What takes longer is not run again for the sake of its caches."""
 QUIET_SECONDS = 0.005
 """Idle workers of a thread pool spin for some milliseconds; nobody is timed beside them."""
 
@@ -45,14 +49,15 @@ class Effort:
 def _burst(operation):
     """The best of a few calls in a row, so that every operation meets its own data in cache."""
     best, spent = float("inf"), 0.0
-    for _ in range(BURST_CALLS):
+    for calls in range(1, BURST_CALLS + 1):
         if operation.prepare:
             operation.prepare()
         start = time.perf_counter()
         operation.run()
         elapsed = time.perf_counter() - start
         best, spent = min(best, elapsed), spent + elapsed
-        if spent > BURST_SECONDS:
+        enough = calls >= LEAST_CALLS or spent > LONG_SECONDS
+        if enough and spent > BURST_SECONDS:
             break
     return best
 

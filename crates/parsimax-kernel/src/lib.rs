@@ -24,6 +24,7 @@
 //! | `alpha_plain.rs` | the same from probabilities alone, for rows that they tell all about |
 //! | `supports.rs` | supports of a group of rows as lists, for backward passes that take powers |
 //! | `anchored.rs`, `survey.rs`, `settle.rs`, `finish.rs`, `level.rs`, `sorted.rs` | entmax with α ≥ 1.1 on short rows: by steps, or by order |
+//! | `verge.rs` | entmax with α < 1.1, which verges on softmax |
 //! | `upright.rs`, `topmost.rs` | the same on narrow rows and crowded ones: whole rows in lanes |
 //! | `abreast.rs`, `lists.rs` | entmax with α ≥ 1.25 on rows of a few thousand scores: candidates of several rows at once |
 //! | `quarters.rs`, `looks.rs` | sparsemax and 1.5-entmax of narrow rows: by order and a check, else by looks at whole rows |
@@ -99,6 +100,7 @@ mod topmost;
 mod tv;
 mod upright;
 mod vector;
+mod verge;
 mod weight;
 mod write;
 

@@ -5,6 +5,7 @@ use super::anchored::Anchored;
 use super::dense::{Smooth, Steep};
 use super::profile::{Entmax15, Slope, Sparsemax, Whole};
 use super::vector::Vector;
+use super::verge::{self, Verge};
 use super::write::RowSum;
 use super::{Forward, Map, abreast, anchored, direct, evsoftmax, long, short, softmax};
 
@@ -41,6 +42,9 @@ pub(crate) unsafe fn regularised<V: Vector>(map: Map, job: &mut Forward<'_>, los
             Map::Entmax15 => long::forward::<V, _, _>((e, e), job, loss),
             Map::Entmax(alpha) if is_short && Anchored::serves(alpha) => {
                 anchored::forward::<V>(Anchored::new(alpha, job.scale), job, loss);
+            }
+            Map::Entmax(alpha) if !Anchored::serves(alpha) => {
+                verge::forward::<V>(Verge::new(alpha, job.scale), job, loss)
             }
             Map::Entmax(alpha) if alpha < 2.0 => {
                 let prof = Below::new(alpha);

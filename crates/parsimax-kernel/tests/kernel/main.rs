@@ -14,6 +14,7 @@ mod ranked;
 mod structured;
 mod sweep;
 mod together;
+mod verge;
 
 use parsimax_kernel::*;
 

@@ -61,12 +61,12 @@ fn inputs(d: usize) -> Vec<Vec<f32>> {
 const NAMED: [&str; 8] =
     ["softmax", "sparsemax", "entmax15", "ev-softmax", "sparsehourglass", "normmax", "budget", "sq-pnorm-max"];
 
-/// Mappings, with the α of those that have one.
-fn mappings() -> Vec<(Box<dyn Mapping>, f64)> {
-    let entmax = |alpha| (build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap(), alpha);
-    let named = NAMED.map(|name| (build(name, &Options::default()).unwrap(), 0.0));
-    let steep = (build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap(), 0.0);
-    named.into_iter().chain([steep]).chain([1.1, 1.25, 1.75, 3.0].map(entmax)).collect()
+/// Those and some with an exponent.
+fn mappings() -> Vec<Box<dyn Mapping>> {
+    let entmax = |alpha| build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+    let named = NAMED.map(|name| build(name, &Options::default()).unwrap());
+    let steep = build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap();
+    named.into_iter().chain([steep]).chain([1.1, 1.25, 1.75, 2.5, 3.0, 8.0].map(entmax)).collect()
 }
 
 /// Fusedmax with a penalty.
@@ -81,17 +81,13 @@ fn single_precision_takes_less_than_a_megabyte_beyond_its_output() {
         let n = shape[0] * shape[1];
         let (mut p, mut gradient) = (vec![0.0f32; n], vec![0.0f32; n]);
         for z in inputs(n) {
-            for (mapping, alpha) in mappings() {
+            for mapping in mappings() {
                 for threads in [false, true] {
                     let rows = Rows::new(&mapping);
                     let rows = if threads { rows } else { rows.single_threaded() };
                     let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
                     let bytes = peak(|| rows.forward(z, p).unwrap());
                     assert!(bytes < MEGABYTE, "{} of {shape:?}: {bytes} bytes", mapping.name());
-                }
-                // Beyond α = 2 the backward pass lists the support, which is small but for equal scores.
-                if alpha > 2.0 {
-                    continue;
                 }
                 let bytes = peak(|| {
                     let [z, p, v] = [&z, &p, &z].map(|x| View::new(x, &shape).unwrap());
@@ -187,8 +183,8 @@ fn gradients_of_masked_rows_and_of_groups_take_less_than_a_megabyte_beyond_the_o
     let (mut p, mut gradient, masks) = (vec![0.0f32; n], vec![0.0f32; n], masks(n));
     for z in inputs(n) {
         for mapping in in_place() {
-            // Hourglass needs its scores beside the gradient; beyond α = 2 entmax lists the support.
-            if mapping.name() == "sparsehourglass" || mapping.name() == "entmax" {
+            // Hourglass needs its scores beside the gradient.
+            if mapping.name() == "sparsehourglass" {
                 continue;
             }
             for mask in &masks {
@@ -210,6 +206,43 @@ fn gradients_of_masked_rows_and_of_groups_take_less_than_a_megabyte_beyond_the_o
             let bytes = peak(|| rows.vjp(z, p, v, out).unwrap());
             assert!(bytes < MEGABYTE, "gradient of {name} from an expanded one: {bytes} bytes");
             assert!(gradient.iter().all(|g| g.abs() < 1e-6), "{name}");
+        }
+    }
+}
+
+/// A learned α: the gradients in the scores and in α, against those of the same row in double precision.
+#[test]
+fn gradients_in_alpha_take_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    for shape in [[16, 65_536], [1, 1 << 20]] {
+        let n = shape[0] * shape[1];
+        let (mut p, mut gradient) = (vec![0.0f32; n], vec![0.0f32; n]);
+        let (mut wide_p, mut want) = (vec![0.0; n], vec![0.0; n]);
+        let widen = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+        for (kind, z) in inputs(n).into_iter().enumerate() {
+            for alpha in [1.0, 1.05, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 8.0] {
+                let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+                let (rows, v_values) = (Rows::new(&mapping), z.iter().rev().map(|z| 1.0 + z).collect::<Vec<f32>>());
+                let [at, v] = [&z, &v_values].map(|x| View::new(x, &shape).unwrap());
+                rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+                let (pv, out, mut slope) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut gradient, &shape), 0.0);
+                let out = out.unwrap();
+                let bytes = peak(|| slope = rows.vjp_with_parameter(at.clone(), pv, v.clone(), out).unwrap()[0]);
+                assert!(bytes < MEGABYTE, "kind {kind} of {shape:?}, α = {alpha}: {bytes} bytes");
+                let (z, v) = (widen(&z), widen(&v_values));
+                let [z, v] = [&z, &v].map(|x| View::new(x, &shape).unwrap());
+                rows.forward(z.clone(), ViewMut::new(&mut wide_p, &shape).unwrap()).unwrap();
+                let (wide_p, out) = (View::new(&wide_p, &shape).unwrap(), ViewMut::new(&mut want, &shape).unwrap());
+                let in_alpha = rows.vjp_with_parameter(z, wide_p, v, out).unwrap()[0];
+                assert!(
+                    (slope - in_alpha).abs() <= 1e-3 * (1.0 + in_alpha.abs()),
+                    "{kind} {alpha}: {slope} {in_alpha}"
+                );
+                let size = want.iter().fold(0.0f64, |size, g| size.max(g.abs()));
+                for (g, want) in gradient.iter().zip(&want) {
+                    assert!((f64::from(*g) - want).abs() <= 1e-4 * size, "{kind} {alpha}: {g} {want} of {size}");
+                }
+            }
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::batch::Plan;
 use crate::law::{Form, Law};
 use crate::mapping::Scratch;
 use crate::single::{self, COPIED};
-use crate::{Float, Mapping, Result, Rows, View, hourglass, numeric};
+use crate::{Float, Mapping, Result, Rows, View, hourglass, numeric, sqpnorm};
 
 /// A row as it lies in memory, and what its mask leaves of it.
 pub(crate) struct Scattered<'a, T, F> {
@@ -197,6 +197,13 @@ fn backward<T: Float>(
                 *out = T::narrow(if p > 0.0 { n / (gamma * m) * (moved(i, p) - p * along) } else { 0.0 });
             }
         }
+        Form::SquaredNorm { m, gamma } => {
+            let slope = sqpnorm::slopes(|| on_support().map(|(i, p)| (p, v(i))), m, gamma);
+            for (i, out) in out.iter_mut().enumerate() {
+                let p = p(i);
+                *out = T::narrow(if p > 0.0 { slope(p, v(i)) } else { 0.0 });
+            }
+        }
         _ => from_probabilities(form, p, v, out),
     }
 }
@@ -214,7 +221,7 @@ fn from_probabilities<T: Float>(form: Form, p: impl Fn(usize) -> f64, v: impl Fn
         Form::Entmax { alpha, gamma } | Form::Normmax { alpha, gamma } => {
             (gamma, &move |p: f64| p.powf(2.0 - alpha).min(1e150))
         }
-        Form::Hourglass { gamma, .. } => (gamma, &|_| 1.0),
+        Form::Hourglass { gamma, .. } | Form::SquaredNorm { gamma, .. } => (gamma, &|_| 1.0),
     };
     let weigh = |p: f64| if p > 0.0 { weight(p) } else { 0.0 };
     // Measured from where the weight is largest: that entry, and a constant in v, takes no digits from the rest.

@@ -15,7 +15,8 @@
 //! the number of threads.
 
 use crate::batch::{CleanRow, Plan, at_row};
-use crate::mapping::Scratch;
+use crate::mapping::{LongRow, Scratch};
+use crate::place::scattered;
 use crate::{Error, Float, Mapping, Result, View, ViewMut};
 use crate::{single, structured};
 use std::ops::Range;
@@ -185,6 +186,9 @@ impl<'a, M: Mapping> Rows<'a, M> {
             let mut buffers = Buffers::default();
             range
                 .map(|row| {
+                    if let Some(done) = self.parameter_without_copy(&plan, &z, (&p, &v), row) {
+                        return done;
+                    }
                     let Buffers { gather: [gz, gp, gv], work: Work { clean, p: wp, v: wv, scratch, .. } } =
                         &mut buffers;
                     let z = plan.z.read(z.data, row, gz);
@@ -207,6 +211,38 @@ impl<'a, M: Mapping> Rows<'a, M> {
             gradient[self.group(row)] += value?;
         }
         Ok(gradient)
+    }
+
+    /// The gradient in the parameter from a long row without a copy of it; `None` if it needs none, or cannot do without.
+    fn parameter_without_copy<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        (p, v): (&View<'_, T>, &View<'_, T>),
+        row: usize,
+    ) -> Option<Result<f64>> {
+        if plan.z.len <= single::COPIED {
+            return None;
+        }
+        let (mapping, z) = (self.mapping(row), scattered(plan, z.data, row));
+        if let Some(i) = z.bad() {
+            return Some(Err(plan.bad_score(row, i, z.score(i).widen())));
+        }
+        let at = |x: &View<'_, T>| x.layout.rows(plan.axis).position(row);
+        let entry = |x: &View<'_, T>, (first, step): (isize, isize), i: usize| -> f64 {
+            x.data[(first + i as isize * step) as usize].widen()
+        };
+        let (of_p, of_v) = (at(p), at(v));
+        let is_rounded = size_of::<T>() < size_of::<f64>();
+        let slope = mapping.parameter_vjp_by(&LongRow {
+            d: plan.z.len,
+            z: &|i| z.counts(i).then(|| z.score(i).widen()),
+            p: &|i| if z.counts(i) { entry(p, of_p, i) } else { 0.0 },
+            v: &|i| entry(v, of_v, i),
+            law: &|| mapping.form().filter(|_| is_rounded).and_then(|form| z.law(form)),
+        })?;
+        // Nothing takes part, and nothing depends on anything.
+        Some(Ok(if slope.is_nan() && z.entries().next().is_none() { 0.0 } else { slope }))
     }
 
     /// [`vjp`](Rows::vjp) and [`parameter_vjp`](Rows::parameter_vjp) together: what the backward pass of a
@@ -233,6 +269,10 @@ impl<'a, M: Mapping> Rows<'a, M> {
         }
         let chunks = plan.write(out, |rows, out| {
             let mut slopes = vec![0.0; rows.len()];
+            if rows.len() == 1 && self.is_constant(&plan, &p, &v, rows.start) {
+                out.fill(T::default());
+                return Ok(slopes);
+            }
             let done = self.by_kernel(&plan, &z, Some((&p, &v)), rows, out, Some(&mut slopes));
             done.unwrap_or(Ok(())).map(|()| slopes)
         });

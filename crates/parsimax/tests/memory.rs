@@ -5,7 +5,7 @@
 
 use parsimax::loss::{FenchelYoung, Target};
 use parsimax::registry::{Options, build};
-use parsimax::{Mapping, Rows, View, ViewMut};
+use parsimax::{Mapping, Rows, Scratch, View, ViewMut};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -247,6 +247,59 @@ fn gradients_in_alpha_take_less_than_a_megabyte_beyond_the_output() {
     }
 }
 
+/// Mappings whose gradient in the parameter is found from rows that are handed out, entry by entry.
+fn with_parameter() -> Vec<Box<dyn Mapping>> {
+    let of = |name: &str, alpha: f64| build(name, &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+    let entmax = [0.8, 1.0, 1.25, 2.0, 3.0].map(|alpha| of("entmax", alpha));
+    let normmax = [1.5, 2.0, 3.0].map(|alpha| of("normmax", alpha));
+    entmax.into_iter().chain(normmax).chain([build("sq-pnorm-max", &Options::default()).unwrap()]).collect()
+}
+
+#[test]
+fn gradients_in_parameters_take_less_than_a_megabyte() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let masks = masks(n);
+    for z in inputs(n) {
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for mapping in with_parameter() {
+            for mask in [None, Some(&masks[1])] {
+                in_parameter(&mapping, &wide, mask, shape, 1e-9);
+                in_parameter(&mapping, &z, mask, shape, 1e-4);
+            }
+            #[cfg(feature = "half")]
+            in_parameter(&mapping, &z.iter().map(|z| half::f16::from_f32(*z)).collect::<Vec<_>>(), None, shape, 0.05);
+        }
+    }
+}
+
+/// Beside that of the entries that take part, widened, by themselves; within a part of the sum of its terms.
+fn in_parameter<T: parsimax::Float>(
+    mapping: &dyn Mapping,
+    z: &[T],
+    mask: Option<&Vec<bool>>,
+    shape: [usize; 2],
+    tolerance: f64,
+) {
+    let n = z.len();
+    let (mut p, v) = (vec![T::default(); n], z.iter().rev().map(|z| T::narrow(1.0 + z.widen())).collect::<Vec<T>>());
+    let rows =
+        mask.map_or_else(|| Rows::new(&mapping), |mask| Rows::new(&mapping).mask(View::new(mask, &shape).unwrap()));
+    let [at, of_v] = [z, &v].map(|x| View::new(x, &shape).unwrap());
+    rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+    let (of_p, mut slope) = (View::new(&p, &shape).unwrap(), f64::NAN);
+    let bytes = peak(|| slope = rows.parameter_vjp(at, of_p, of_v).unwrap()[0]);
+    assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
+    let kept =
+        |x: &[T]| (0..n).filter(|i| mask.is_none_or(|mask| mask[*i])).map(|i| x[i].widen()).collect::<Vec<f64>>();
+    let (z, mut p, v) = (kept(z), kept(&p), kept(&v));
+    mapping.forward_row(&z, &mut p, &mut Scratch::new()).unwrap();
+    let terms = |v: &[f64]| mapping.parameter_vjp_row(&z, &p, v, &mut Scratch::new()).unwrap();
+    let (want, size) = (terms(&v), terms(&v.iter().map(|v| v * v).collect::<Vec<_>>()));
+    let name = mapping.name();
+    assert!((slope - want).abs() <= tolerance * (1.0 + want.abs() + size.abs()), "{name}: {slope} {want}");
+}
+
 /// What a sum hands back is one number for all of the row; its gradient is 0 and takes no memory, nor does that of groups
 /// in double precision.
 #[test]
@@ -424,15 +477,17 @@ fn losses_without_a_gradient_take_less_than_a_megabyte() {
     let (shape, n) = ([1, 1 << 18], 1 << 18);
     let mut gradient = vec![0.0f32; n];
     for z in inputs(n) {
-        for alpha in [0.8, 1.0, 1.25, 1.5, 2.0, 3.0] {
-            let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+        let entmax = [0.8, 1.0, 1.25, 1.5, 2.0, 3.0].map(|alpha| ("entmax", Some(alpha)));
+        let normmax = [1.5, 2.0, 3.0].map(|alpha| ("normmax", Some(alpha)));
+        for (name, alpha) in entmax.into_iter().chain(normmax).chain([("sq-pnorm-max", None)]) {
+            let mapping = build(name, &Options { alpha, ..Options::default() }).unwrap();
             let loss = FenchelYoung::new(mapping.regularized().unwrap());
             let (z, target, mut value) = (View::new(&z, &shape).unwrap(), Target::Classes(&[5]), f64::NAN);
             let bytes = peak(|| value = loss.value(z.clone(), target.clone()).unwrap().value().unwrap());
-            assert!(bytes < MEGABYTE, "{alpha}: {bytes} bytes");
+            assert!(bytes < MEGABYTE, "{name} {alpha:?}: {bytes} bytes");
             let out = ViewMut::new(&mut gradient, &shape).unwrap();
             let want = loss.loss_and_gradient(z, target, out).unwrap().value().unwrap();
-            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{alpha}: {value} {want}");
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name} {alpha:?}: {value} {want}");
         }
     }
 }
@@ -549,8 +604,9 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
     let (mut wide_p, mut wide_gradient) = (vec![0.0; n], vec![0.0; n]);
     let widen = |x: &[T]| x.iter().map(|x| x.widen()).collect::<Vec<f64>>();
     let entmax = [0.8, 1.25, 3.0].map(|alpha| ("entmax", Some(alpha)));
-    let named = ["softmax", "sparsemax", "entmax15", "budget"].map(|name| (name, None));
-    for (name, alpha) in named.into_iter().chain(entmax) {
+    let named = ["softmax", "sparsemax", "entmax15", "budget", "sq-pnorm-max"].map(|name| (name, None));
+    let normmax = [1.5, 3.0].map(|alpha| ("normmax", Some(alpha)));
+    for (name, alpha) in named.into_iter().chain(entmax).chain(normmax) {
         let mapping = build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
         for mask in masks {
             let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());

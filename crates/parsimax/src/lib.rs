@@ -69,6 +69,7 @@ pub mod normmax;
 mod numeric;
 pub mod oscarmax;
 pub mod oscarmax_approx;
+mod pieces;
 mod place;
 mod prox;
 pub mod registry;

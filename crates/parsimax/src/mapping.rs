@@ -188,7 +188,9 @@ pub struct LongRow<'a> {
     /// Probabilities, 0 where an entry takes no part.
     pub(crate) p: &'a dyn Fn(usize) -> f64,
     pub(crate) v: &'a dyn Fn(usize) -> f64,
-    /// How the probabilities depend on the scores, if they were rounded to a narrower type.
+    /// Whether scores and probabilities are in a narrower type than they are computed in.
+    pub(crate) is_rounded: bool,
+    /// How the probabilities depend on the scores, if they were rounded.
     pub(crate) law: &'a dyn Fn() -> Option<Law>,
 }
 

@@ -6,11 +6,12 @@
 //!
 //! A row of 16-bit numbers has at most 65,536 different scores. They are counted, and where a probability is a function of
 //! its score that function is found from the counts and looked up in a table. Its gradient comes from two walks over the
-//! row.
+//! row. Fusedmax goes by its pieces (`pieces.rs`).
 
 use crate::batch::Plan;
 use crate::law::{Form, Law};
 use crate::mapping::Scratch;
+use crate::pieces::Fused;
 use crate::single::{self, COPIED};
 use crate::{Float, Mapping, Result, Rows, View, hourglass, numeric, sqpnorm};
 
@@ -24,6 +25,10 @@ pub(crate) struct Scattered<'a, T, F> {
 }
 
 impl<'a, T: Float, F: Fn(usize) -> bool> Scattered<'a, T, F> {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(crate) fn score(&self, i: usize) -> T {
         self.data[(self.first + i as isize * self.step) as usize]
     }
@@ -94,8 +99,8 @@ impl<M: Mapping> Rows<'_, M> {
             return None;
         }
         let (z, mapping) = (scattered(plan, z.data, row), self.mapping(row));
-        let form = mapping.form();
-        if is_narrow && form.is_none() {
+        let (form, fused) = (mapping.form(), Fused::of(mapping).filter(|_| is_narrow));
+        if is_narrow && form.is_none() && fused.is_none() {
             return None;
         }
         if let Some(i) = z.bad() {
@@ -107,10 +112,15 @@ impl<M: Mapping> Rows<'_, M> {
             let row =
                 |(first, step)| move |x: &View<'_, T>, i: usize| x.data[(first + i as isize * step) as usize].widen();
             let (pr, vr) = (row(at(p)), row(at(v)));
-            backward(form?, &z, |i| pr(p, i), |i| vr(v, i), out);
+            match (form, fused) {
+                (Some(form), _) => backward(form, &z, |i| pr(p, i), |i| vr(v, i), out),
+                (None, fused) => fused?.backward(&z, |i| pr(p, i), |i| vr(v, i), out),
+            }
             return Some(Ok(()));
         }
-        if !is_narrow && through_place(mapping, &z, out) {
+        let by_pieces = |x: &mut [T]| fused.map(|fused| fused.replace(x, |_, p| T::narrow(p))).is_some();
+        let in_place = |x: &mut [T]| if is_narrow { by_pieces(x) } else { replace(mapping, x) };
+        if (!is_narrow || fused.is_some()) && through_place(&z, out, in_place) {
             return Some(Ok(()));
         }
         let score = |i: usize| z.counts(i).then(|| z.score(i).widen());
@@ -127,29 +137,34 @@ impl<M: Mapping> Rows<'_, M> {
     }
 }
 
-/// The probabilities of a row in the place of its result; `false` if the mapping asks for a copy.
+/// The probabilities of a row in the place of its result, by what replaces scores there; `false` if that asks for a copy.
 fn through_place<T: Float>(
-    mapping: &impl Mapping,
     z: &Scattered<'_, T, impl Fn(usize) -> bool>,
     out: &mut [T],
+    replace: impl FnOnce(&mut [T]) -> bool,
 ) -> bool {
     let mut n = 0;
     for i in 0..out.len() {
         out[n] = z.score(i);
         n += usize::from(z.counts(i));
     }
-    if n > 0 && !replace(mapping, &mut out[..n]) {
+    if n > 0 && !replace(&mut out[..n]) {
         return false;
     }
     if n < out.len() {
-        // From the last on: what is still to be moved lies before the place of its successor.
-        for i in (0..out.len()).rev() {
-            let counts = z.counts(i);
-            n -= usize::from(counts);
-            out[i] = if counts { out[n] } else { T::default() };
-        }
+        spread(z, n, out);
     }
     true
+}
+
+/// Moves the first `n` numbers to the places of the entries that take part, and 0 to the others.
+pub(crate) fn spread<T: Float>(z: &Scattered<'_, T, impl Fn(usize) -> bool>, mut n: usize, out: &mut [T]) {
+    // From the last on: what is still to be moved lies before the place of its successor.
+    for i in (0..out.len()).rev() {
+        let counts = z.counts(i);
+        n -= usize::from(counts);
+        out[i] = if counts { out[n] } else { T::default() };
+    }
 }
 
 /// The probabilities of a row of 16-bit numbers.

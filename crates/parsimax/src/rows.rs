@@ -239,6 +239,7 @@ impl<'a, M: Mapping> Rows<'a, M> {
             z: &|i| z.counts(i).then(|| z.score(i).widen()),
             p: &|i| if z.counts(i) { entry(p, of_p, i) } else { 0.0 },
             v: &|i| entry(v, of_v, i),
+            is_rounded,
             law: &|| mapping.form().filter(|_| is_rounded).and_then(|form| z.law(form)),
         })?;
         // Nothing takes part, and nothing depends on anything.

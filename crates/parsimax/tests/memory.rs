@@ -217,7 +217,7 @@ fn gradients_in_alpha_take_less_than_a_megabyte_beyond_the_output() {
     for shape in [[16, 65_536], [1, 1 << 20]] {
         let n = shape[0] * shape[1];
         let (mut p, mut gradient) = (vec![0.0f32; n], vec![0.0f32; n]);
-        let (mut wide_p, mut want) = (vec![0.0; n], vec![0.0; n]);
+        let (mut wide_p, mut want, mut expanded) = (vec![0.0; n], vec![0.0; n], vec![0.0f32; n]);
         let widen = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
         for (kind, z) in inputs(n).into_iter().enumerate() {
             for alpha in [1.0, 1.05, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 8.0] {
@@ -229,6 +229,10 @@ fn gradients_in_alpha_take_less_than_a_megabyte_beyond_the_output() {
                 let out = out.unwrap();
                 let bytes = peak(|| slope = rows.vjp_with_parameter(at.clone(), pv, v.clone(), out).unwrap()[0]);
                 assert!(bytes < MEGABYTE, "kind {kind} of {shape:?}, α = {alpha}: {bytes} bytes");
+                let (all, out) = (View::strided(&[2.0f32], &shape, &[0, 0], 0), ViewMut::new(&mut expanded, &shape));
+                let pv = View::new(&p, &shape).unwrap();
+                let bytes = peak(|| drop(rows.vjp_with_parameter(at, pv, all.unwrap(), out.unwrap()).unwrap()));
+                assert!(bytes < MEGABYTE, "an expanded gradient of {shape:?}, α = {alpha}: {bytes} bytes");
                 let (z, v) = (widen(&z), widen(&v_values));
                 let [z, v] = [&z, &v].map(|x| View::new(x, &shape).unwrap());
                 rows.forward(z.clone(), ViewMut::new(&mut wide_p, &shape).unwrap()).unwrap();
@@ -252,7 +256,9 @@ fn with_parameter() -> Vec<Box<dyn Mapping>> {
     let of = |name: &str, alpha: f64| build(name, &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
     let entmax = [0.8, 1.0, 1.25, 2.0, 3.0].map(|alpha| of("entmax", alpha));
     let normmax = [1.5, 2.0, 3.0].map(|alpha| of("normmax", alpha));
-    entmax.into_iter().chain(normmax).chain([build("sq-pnorm-max", &Options::default()).unwrap()]).collect()
+    let fused = [1e-4, 0.1, 3.0].map(fusedmax);
+    let squared = build("sq-pnorm-max", &Options::default()).unwrap();
+    entmax.into_iter().chain(normmax).chain([squared]).chain(fused).collect()
 }
 
 #[test]
@@ -479,15 +485,17 @@ fn losses_without_a_gradient_take_less_than_a_megabyte() {
     for z in inputs(n) {
         let entmax = [0.8, 1.0, 1.25, 1.5, 2.0, 3.0].map(|alpha| ("entmax", Some(alpha)));
         let normmax = [1.5, 2.0, 3.0].map(|alpha| ("normmax", Some(alpha)));
-        for (name, alpha) in entmax.into_iter().chain(normmax).chain([("sq-pnorm-max", None)]) {
-            let mapping = build(name, &Options { alpha, ..Options::default() }).unwrap();
+        let of = |(name, alpha)| build(name, &Options { alpha, ..Options::default() }).unwrap();
+        let separable = entmax.into_iter().chain(normmax).chain([("sq-pnorm-max", None)]).map(of);
+        for mapping in separable.chain([0.0, 1e-4, 0.1, 3.0].map(fusedmax)) {
+            let name = mapping.name();
             let loss = FenchelYoung::new(mapping.regularized().unwrap());
             let (z, target, mut value) = (View::new(&z, &shape).unwrap(), Target::Classes(&[5]), f64::NAN);
             let bytes = peak(|| value = loss.value(z.clone(), target.clone()).unwrap().value().unwrap());
-            assert!(bytes < MEGABYTE, "{name} {alpha:?}: {bytes} bytes");
+            assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
             let out = ViewMut::new(&mut gradient, &shape).unwrap();
             let want = loss.loss_and_gradient(z, target, out).unwrap().value().unwrap();
-            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name} {alpha:?}: {value} {want}");
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name}: {value} {want}");
         }
     }
 }
@@ -596,6 +604,42 @@ fn narrow_rows_are_not_widened() {
     }
 }
 
+/// Losses of narrow numbers have the digits of the scores; their gradients are rounded once.
+#[cfg(feature = "half")]
+#[test]
+fn losses_of_narrow_rows_take_less_than_a_megabyte_beyond_their_gradient() {
+    use half::bf16;
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let (mut gradient, mut wide_gradient, masks) = (vec![bf16::ZERO; n], vec![0.0; n], masks(n));
+    let entmax = [1.5, 3.0].map(|alpha| ("entmax", Some(alpha)));
+    let named = [("normmax", Some(3.0)), ("sq-pnorm-max", None)];
+    let of = |(name, alpha)| build(name, &Options { alpha, ..Options::default() }).unwrap();
+    let mappings: Vec<_> = entmax.into_iter().chain(named).map(of).chain([1e-4, 0.1, 3.0].map(fusedmax)).collect();
+    for z in inputs(n) {
+        let z: Vec<bf16> = z.iter().map(|z| bf16::from_f32(*z)).collect();
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for (mapping, mask) in mappings.iter().zip(masks.iter().cycle()) {
+            let (name, class) = (mapping.name(), [mask.iter().position(|takes_part| *takes_part).unwrap() as i64]);
+            let loss = FenchelYoung::new(mapping.regularized().unwrap()).mask(View::new(mask, &shape).unwrap());
+            let (mut value, mut alone) = (f64::NAN, f64::NAN);
+            let at = View::new(&z, &shape).unwrap();
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let target = || Target::Classes(&class);
+            let bytes = peak(|| value = loss.loss_and_gradient(at.clone(), target(), out).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
+            let bytes = peak(|| alone = loss.value(at, Target::Classes(&class)).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE && alone == value, "{name} alone: {bytes} bytes, {alone} {value}");
+            let (at, out) = (View::new(&wide, &shape).unwrap(), ViewMut::new(&mut wide_gradient, &shape).unwrap());
+            let want = loss.loss_and_gradient(at, Target::Classes(&class), out).unwrap().value().unwrap();
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name}: {value} {want}");
+            for (g, want) in gradient.iter().zip(&wide_gradient) {
+                assert!((f64::from(*g) - want).abs() <= want.abs() / 256.0 + 1e-8, "{name}: {g} {want}");
+            }
+        }
+    }
+}
+
 /// Probabilities and gradients of a row of narrow numbers take no memory, and are those of the row in `f64`.
 #[cfg(feature = "half")]
 fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
@@ -606,8 +650,10 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
     let entmax = [0.8, 1.25, 3.0].map(|alpha| ("entmax", Some(alpha)));
     let named = ["softmax", "sparsemax", "entmax15", "budget", "sq-pnorm-max"].map(|name| (name, None));
     let normmax = [1.5, 3.0].map(|alpha| ("normmax", Some(alpha)));
-    for (name, alpha) in named.into_iter().chain(entmax).chain(normmax) {
-        let mapping = build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
+    let of = |(name, alpha)| build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
+    let fused = [0.0, 1e-4, 0.1, 3.0].map(fusedmax);
+    for mapping in named.into_iter().chain(entmax).chain(normmax).map(of).chain(fused) {
+        let name = mapping.name();
         for mask in masks {
             let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());
             let at = View::new(z, &shape).unwrap();

@@ -5,7 +5,8 @@ use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
 use crate::error::check;
-use crate::place::{replace, scattered};
+use crate::pieces::Fused;
+use crate::place::{replace, scattered, spread};
 use crate::single::{self, COPIED};
 use crate::view::RowLayout;
 use crate::{Error, Float, Result, View, ViewMut, numeric};
@@ -206,6 +207,21 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             out.into_iter().for_each(|out| out.fill(T::default()));
             return Some(Ok(if effective == Effective::Masked { f64::INFINITY } else { 0.0 }));
         };
+        // Numbers of 16 bits have no digits for a loss: their place gets gradients, not probabilities.
+        let is_narrow = size_of::<T>() < size_of::<f32>();
+        let fused = mapping.and_then(Fused::of).filter(|_| n > 0 && size_of::<T>() < size_of::<f64>());
+        if let (Some(fused), Some(mapping), true) = (fused, mapping, is_narrow || out.is_none()) {
+            let (linear, of_result) = fused.terms(&z, |i| y.of(i));
+            let of_target = mapping.omega_by(&|visit| z.entries().for_each(|(i, _)| visit(y.of(i))));
+            if let Some(out) = out {
+                z.entries().enumerate().for_each(|(k, (i, _))| out[k] = z.score(i));
+                let (gain, mut places) = (plan.divisor.map_or(0.0, |divisor| weight / divisor), z.entries());
+                fused
+                    .replace(&mut out[..n], |_, p| T::narrow(places.next().map_or(0.0, |(i, _)| gain * (p - y.of(i)))));
+                spread(&z, n, out);
+            }
+            return Some(Ok(weight * (linear + mapping.gamma() * (of_target - of_result)).max(0.0)));
+        }
         let is_placed = out.as_deref_mut().is_some_and(|out| {
             z.entries().enumerate().for_each(|(k, (i, _))| out[k] = z.score(i));
             n > 0 && mapping.is_some_and(|mapping| replace(&mapping, &mut out[..n]))

@@ -6,7 +6,7 @@
 
 use crate::kernel::{self, Structure, Structured};
 use crate::mapping::{LongRow, Mapping};
-use crate::place::Scattered;
+use crate::place::{Place, Scattered};
 use crate::structured::StructuredKernel;
 use crate::{Float, numeric};
 use std::cell::Cell;
@@ -79,12 +79,14 @@ impl Fused {
     }
 
     /// Replaces finite scores by what `of` makes of their number and their probability.
-    pub(crate) fn replace<T: Float>(self, x: &mut [T], mut of: impl FnMut(usize, f64) -> T) {
-        let x = Cell::from_mut(x).as_slice_of_cells();
-        let z = |i: usize| x[i].get().widen();
-        let t = self.threshold(x.len(), &z);
-        self.each(x.len(), &z, |piece, value| {
-            piece.for_each(|i| x[i].set(of(i, (value - t).max(0.0))));
+    pub(crate) fn replace<T: Float>(self, x: Place<'_, T>, mut of: impl FnMut(usize, f64) -> T) {
+        if x.len == 0 {
+            return;
+        }
+        let z = |i: usize| x.get(i).widen();
+        let t = self.threshold(x.len, &z);
+        self.each(x.len, &z, |piece, value| {
+            piece.for_each(|i| x.set(i, of(i, (value - t).max(0.0))));
         });
     }
 
@@ -94,30 +96,24 @@ impl Fused {
         z: &Scattered<'_, T, impl Fn(usize) -> bool>,
         p: impl Fn(usize) -> f64,
         v: impl Fn(usize) -> f64,
-        out: &mut [T],
+        out: Place<'_, T>,
     ) {
-        let mut n = 0;
-        for (i, _) in z.entries() {
-            out[n] = z.score(i);
-            n += 1;
-        }
-        let (origin, all) = mean(out.len(), &p, &v);
-        let x = Cell::from_mut(&mut out[..n]).as_slice_of_cells();
+        let (mut n, (origin, all)) = (z.gather(out), mean(out.len, &p, &v));
         let mut places = z.entries().map(|(i, _)| i);
-        self.each(n, &|k| x[k].get().widen(), |piece, _| {
+        self.each(n, &|k| out.get(k).widen(), |piece, _| {
             let (mut sum, mut len) = (numeric::Sum::default(), 0usize);
             for i in places.by_ref().take(piece.len()).filter(|i| p(*i) > 0.0) {
                 sum.add(v(i) - origin);
                 len += 1;
             }
             let slope = if len > 0 { (sum.total() / len as f64 - all) / self.gamma } else { 0.0 };
-            x[piece].iter().for_each(|x| x.set(T::narrow(slope)));
+            piece.for_each(|k| out.set(k, T::narrow(slope)));
         });
         // From the last on: what is still to be moved lies before the place of its successor.
-        for i in (0..out.len()).rev() {
+        for i in (0..out.len).rev() {
             let counts = z.counts(i);
             n -= usize::from(counts);
-            out[i] = if counts && p(i) > 0.0 { out[n] } else { T::default() };
+            out.set(i, if counts && p(i) > 0.0 { out.get(n) } else { T::default() });
         }
     }
 

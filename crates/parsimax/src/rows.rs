@@ -16,7 +16,7 @@
 
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::mapping::{LongRow, Scratch};
-use crate::place::scattered;
+use crate::place::{Place, scattered};
 use crate::{Error, Float, Mapping, Result, View, ViewMut};
 use crate::{single, structured};
 use std::ops::Range;
@@ -119,6 +119,10 @@ impl<'a, M: Mapping> Rows<'a, M> {
     /// Whether the derivative of a sparse row asks for neighbours.
     pub(crate) fn has_neighbours(&self) -> bool {
         self.mappings.iter().any(Mapping::has_neighbours)
+    }
+
+    pub(crate) fn mappings(&self) -> &[M] {
+        self.mappings
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -304,6 +308,16 @@ impl<'a, M: Mapping> Rows<'a, M> {
             plan.fits("v", v.shape())?;
         }
         let tolerated = |e: &Error| policy == Policy::FillNan && matches!(e, Error::Score { .. });
+        let target = out.layout.rows(plan.axis);
+        if operation != Operation::Jvp && plan.would_copy::<T>(&target) && self.is_anywhere::<T>() {
+            let mut first = None;
+            for row in 0..plan.z.count() {
+                let place = Place::at(&mut *out.data, target.position(row), plan.z.len);
+                let issue = self.anywhere(&plan, z, pv, row, place).and_then(Result::err);
+                first = first.or(issue.filter(|e| !tolerated(e)));
+            }
+            return first.map_or(Ok(()), Err);
+        }
         let issues = plan.write(out, |rows, out| self.chunk(operation, &plan, z, pv, rows, out, tolerated));
         issues.into_iter().flatten().next().map_or(Ok(()), Err)
     }

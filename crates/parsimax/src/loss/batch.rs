@@ -6,7 +6,7 @@ use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
 use crate::error::check;
 use crate::pieces::Fused;
-use crate::place::{replace, scattered, spread};
+use crate::place::{Place, replace, scattered, spread};
 use crate::single::{self, COPIED};
 use crate::view::RowLayout;
 use crate::{Error, Float, Result, View, ViewMut, numeric};
@@ -214,10 +214,10 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             let (linear, of_result) = fused.terms(&z, |i| y.of(i));
             let of_target = mapping.omega_by(&|visit| z.entries().for_each(|(i, _)| visit(y.of(i))));
             if let Some(out) = out {
-                z.entries().enumerate().for_each(|(k, (i, _))| out[k] = z.score(i));
+                let out = Place::of(out);
+                let n = z.gather(out);
                 let (gain, mut places) = (plan.divisor.map_or(0.0, |divisor| weight / divisor), z.entries());
-                fused
-                    .replace(&mut out[..n], |_, p| T::narrow(places.next().map_or(0.0, |(i, _)| gain * (p - y.of(i)))));
+                fused.replace(out.part(n), |_, p| T::narrow(places.next().map_or(0.0, |(i, _)| gain * (p - y.of(i)))));
                 spread(&z, n, out);
             }
             return Some(Ok(weight * (linear + mapping.gamma() * (of_target - of_result)).max(0.0)));

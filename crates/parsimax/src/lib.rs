@@ -53,6 +53,7 @@
 mod attention;
 mod batch;
 pub mod budget;
+mod counted;
 mod csr;
 pub mod entmax;
 mod error;

@@ -6,9 +6,10 @@
 //!
 //! A row of 16-bit numbers has at most 65,536 different scores. They are counted, and where a probability is a function of
 //! its score that function is found from the counts and looked up in a table. Its gradient comes from two walks over the
-//! row. Fusedmax goes by its pieces (`pieces.rs`).
+//! row. Fusedmax goes by its pieces (`pieces.rs`), oscarmax by its pools (`counted.rs`).
 
 use crate::batch::Plan;
+use crate::counted::Oscar;
 use crate::law::{Form, Law};
 use crate::mapping::Scratch;
 use crate::pieces::Fused;
@@ -62,13 +63,19 @@ impl<'a, T: Float, F: Fn(usize) -> bool> Scattered<'a, T, F> {
         n
     }
 
+    /// How many of the scores that take part have these bits, if they have 16.
+    pub(crate) fn counted(&self) -> Vec<u32> {
+        let mut counts = vec![0; 1 << 16];
+        for bits in self.entries().filter_map(|(i, _)| self.score(i).bits()) {
+            counts[usize::from(bits)] += 1;
+        }
+        counts
+    }
+
     /// How the probabilities depend on the scores; `None` if nothing takes part.
     pub(crate) fn law(&self, form: Form) -> Option<Law> {
         if size_of::<T>() == size_of::<u16>() {
-            let mut counts = vec![0u32; 1 << 16];
-            for (i, _) in self.entries() {
-                counts[usize::from(self.score(i).bits()?)] += 1;
-            }
+            let counts = self.counted();
             let there = counts.iter().enumerate().filter(|(_, n)| **n > 0);
             return form.law(there.map(|(bits, n)| (T::from_bits(bits as u16).widen(), f64::from(*n))));
         }
@@ -190,7 +197,8 @@ impl<M: Mapping> Rows<'_, M> {
     ) -> Option<Result<()>> {
         let (z, mapping) = (scattered(plan, z.data, row), self.mapping(row));
         let (form, fused) = (mapping.form(), Fused::of(mapping).filter(|_| size_of::<T>() < size_of::<f64>()));
-        if form.is_none() && fused.is_none() {
+        let oscar = Oscar::of(mapping).filter(|_| size_of::<T>() == size_of::<u16>());
+        if form.is_none() && fused.is_none() && oscar.is_none() {
             return None;
         }
         if let Some(i) = z.bad() {
@@ -202,14 +210,18 @@ impl<M: Mapping> Rows<'_, M> {
             let row =
                 |(first, step)| move |x: &View<'_, T>, i: usize| x.data[(first + i as isize * step) as usize].widen();
             let (pr, vr) = (row(at(p)), row(at(v)));
-            match (form, fused) {
-                (Some(form), _) => backward(form, &z, |i| pr(p, i), |i| vr(v, i), out),
-                (None, fused) => fused?.backward(&z, |i| pr(p, i), |i| vr(v, i), out),
+            let (p, v) = (|i: usize| pr(p, i), |i: usize| vr(v, i));
+            match (form, fused, oscar) {
+                (Some(form), ..) => backward(form, &z, p, v, out),
+                (None, Some(fused), _) => fused.backward(&z, p, v, out),
+                (None, None, oscar) => oscar?.backward(&z, p, v, out),
             }
             return Some(Ok(()));
         }
         if let Some(form) = form {
             by_law(form, &z, out)?;
+        } else if let Some(oscar) = oscar {
+            oscar.forward(&z, out, |_, p| T::narrow(p));
         } else {
             let n = z.gather(out);
             fused?.replace(out.part(n), |_, p| T::narrow(p));
@@ -221,7 +233,8 @@ impl<M: Mapping> Rows<'_, M> {
     /// Whether [`anywhere`](Rows::anywhere) serves all mappings.
     pub(crate) fn is_anywhere<T: Float>(&self) -> bool {
         let by_pieces = |mapping: &M| size_of::<T>() < size_of::<f64>() && Fused::of(mapping).is_some();
-        self.mappings().iter().all(|mapping| mapping.form().is_some() || by_pieces(mapping))
+        let by_counts = |mapping: &M| size_of::<T>() == size_of::<u16>() && Oscar::of(mapping).is_some();
+        self.mappings().iter().all(|mapping| mapping.form().is_some() || by_pieces(mapping) || by_counts(mapping))
     }
 }
 

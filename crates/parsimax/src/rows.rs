@@ -15,6 +15,7 @@
 //! the number of threads.
 
 use crate::batch::{CleanRow, Plan, at_row};
+use crate::counted::Oscar;
 use crate::mapping::{LongRow, Scratch};
 use crate::place::{Place, scattered};
 use crate::{Error, Float, Mapping, Result, View, ViewMut};
@@ -237,6 +238,9 @@ impl<'a, M: Mapping> Rows<'a, M> {
             x.data[(first + i as isize * step) as usize].widen()
         };
         let (of_p, of_v) = (at(p), at(v));
+        if let Some(oscar) = Oscar::of(mapping).filter(|_| size_of::<T>() == size_of::<u16>()) {
+            return Some(Ok(oscar.slope(&z, |i| entry(p, of_p, i), |i| entry(v, of_v, i))));
+        }
         let is_rounded = size_of::<T>() < size_of::<f64>();
         let slope = mapping.parameter_vjp_by(&LongRow {
             d: plan.z.len,

@@ -69,6 +69,11 @@ fn mappings() -> Vec<Box<dyn Mapping>> {
     named.into_iter().chain([steep]).chain([1.1, 1.25, 1.75, 2.5, 3.0, 8.0].map(entmax)).collect()
 }
 
+/// Oscarmax with a penalty.
+fn oscarmax(lambda: f64) -> Box<dyn Mapping> {
+    build("oscarmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap()
+}
+
 /// Fusedmax with a penalty.
 fn fusedmax(lambda: f64) -> Box<dyn Mapping> {
     build("fusedmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap()
@@ -256,7 +261,7 @@ fn with_parameter() -> Vec<Box<dyn Mapping>> {
     let of = |name: &str, alpha: f64| build(name, &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
     let entmax = [0.8, 1.0, 1.25, 2.0, 3.0].map(|alpha| of("entmax", alpha));
     let normmax = [1.5, 2.0, 3.0].map(|alpha| of("normmax", alpha));
-    let fused = [1e-4, 0.1, 3.0].map(fusedmax);
+    let fused = [1e-4, 0.1, 3.0].map(fusedmax).into_iter().chain([1e-6, 0.01].map(oscarmax));
     let squared = build("sq-pnorm-max", &Options::default()).unwrap();
     entmax.into_iter().chain(normmax).chain([squared]).chain(fused).collect()
 }
@@ -656,6 +661,32 @@ fn narrow_rows_are_not_widened() {
     }
 }
 
+/// Oscarmax pools as many kinds of scores as there are, here almost all that 16 bits can tell.
+#[cfg(feature = "half")]
+#[test]
+fn scores_of_every_kind_are_counted_in_less_than_a_megabyte() {
+    use half::f16;
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 17], 1 << 17);
+    let every = (0..n).map(|i| f16::from_bits((i * 7) as u16)).map(|z| if z.is_finite() { z } else { f16::ZERO });
+    let z: Vec<f16> = every.collect();
+    let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+    for lambda in [1e-11, 1e-8] {
+        let options = Options { lambda: Some(lambda), gamma: Some(1e6), ..Options::default() };
+        let mapping = build("oscarmax", &options).unwrap();
+        let (mut p, mut gradient, mut want) = (vec![f16::ZERO; n], vec![f16::ZERO; n], vec![0.0; n]);
+        let [at, v] = [&z, &z].map(|x| View::new(x, &shape).unwrap());
+        let rows = Rows::new(&mapping);
+        let bytes = peak(|| rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap());
+        assert!(bytes < MEGABYTE, "{bytes} bytes");
+        rows.forward(View::new(&wide, &shape).unwrap(), ViewMut::new(&mut want, &shape).unwrap()).unwrap();
+        assert!(p.iter().zip(&want).all(|(p, want)| (f64::from(*p) - want).abs() <= want / 1024.0 + 6e-8));
+        let (of_p, out) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut gradient, &shape).unwrap());
+        let bytes = peak(|| rows.vjp(at, of_p, v, out).unwrap());
+        assert!(bytes < MEGABYTE, "gradient: {bytes} bytes");
+    }
+}
+
 /// Losses of narrow numbers have the digits of the scores; their gradients are rounded once.
 #[cfg(feature = "half")]
 #[test]
@@ -667,7 +698,13 @@ fn losses_of_narrow_rows_take_less_than_a_megabyte_beyond_their_gradient() {
     let entmax = [1.5, 3.0].map(|alpha| ("entmax", Some(alpha)));
     let named = [("normmax", Some(3.0)), ("sq-pnorm-max", None)];
     let of = |(name, alpha)| build(name, &Options { alpha, ..Options::default() }).unwrap();
-    let mappings: Vec<_> = entmax.into_iter().chain(named).map(of).chain([1e-4, 0.1, 3.0].map(fusedmax)).collect();
+    let mappings: Vec<_> = entmax
+        .into_iter()
+        .chain(named)
+        .map(of)
+        .chain([1e-4, 0.1, 3.0].map(fusedmax))
+        .chain([1e-6, 0.01].map(oscarmax))
+        .collect();
     for z in inputs(n) {
         let z: Vec<bf16> = z.iter().map(|z| bf16::from_f32(*z)).collect();
         let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
@@ -703,7 +740,7 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
     let named = ["softmax", "sparsemax", "entmax15", "budget", "sq-pnorm-max"].map(|name| (name, None));
     let normmax = [1.5, 3.0].map(|alpha| ("normmax", Some(alpha)));
     let of = |(name, alpha)| build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
-    let fused = [0.0, 1e-4, 0.1, 3.0].map(fusedmax);
+    let fused = [0.0, 1e-4, 0.1, 3.0].map(fusedmax).into_iter().chain([0.0, 1e-9, 1e-6, 0.01].map(oscarmax));
     for mapping in named.into_iter().chain(entmax).chain(normmax).map(of).chain(fused) {
         let name = mapping.name();
         for mask in masks {
@@ -724,6 +761,15 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
             let p = widen(&p);
             let (pv, out) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut wide_gradient, &shape).unwrap());
             rows.vjp(wide.clone(), pv, wide, out).unwrap();
+            if name == "oscarmax" {
+                // In double precision equal probabilities tell groups, which these no longer do.
+                let places: Vec<usize> = (0..n).filter(|i| mask[*i]).collect();
+                let [z, p] = [&widen(z), &p].map(|x| places.iter().map(|i| x[*i]).collect::<Vec<f64>>());
+                let mut kept = z.clone();
+                mapping.vjp_row(&z, &p, &z, &mut kept, &mut Scratch::new()).unwrap();
+                wide_gradient.fill(0.0);
+                places.iter().zip(kept).for_each(|(i, g)| wide_gradient[*i] = g);
+            }
             for (g, want) in gradient.iter().zip(&wide_gradient) {
                 assert!((g.widen() - want).abs() <= T::EPSILON * want.abs() + 1e-7, "{name}: {g:?} {want}");
             }

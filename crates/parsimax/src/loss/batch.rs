@@ -4,6 +4,7 @@ use super::reduction::{Loss, Reduction};
 use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
+use crate::counted::Oscar;
 use crate::error::check;
 use crate::pieces::Fused;
 use crate::place::{Place, replace, scattered, spread};
@@ -210,15 +211,21 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         // Numbers of 16 bits have no digits for a loss: their place gets gradients, not probabilities.
         let is_narrow = size_of::<T>() < size_of::<f32>();
         let fused = mapping.and_then(Fused::of).filter(|_| n > 0 && size_of::<T>() < size_of::<f64>());
-        if let (Some(fused), Some(mapping), true) = (fused, mapping, is_narrow || out.is_none()) {
-            let (linear, of_result) = fused.terms(&z, |i| y.of(i));
+        let oscar = mapping.and_then(Oscar::of).filter(|_| n > 0 && is_narrow);
+        let terms = fused.filter(|_| is_narrow || out.is_none()).map(|fused| fused.terms(&z, |i| y.of(i)));
+        let terms = terms.or_else(|| oscar.map(|oscar| oscar.terms(&z, |i| y.of(i))));
+        if let (Some((linear, of_result)), Some(mapping)) = (terms, mapping) {
             let of_target = mapping.omega_by(&|visit| z.entries().for_each(|(i, _)| visit(y.of(i))));
-            if let Some(out) = out {
-                let out = Place::of(out);
-                let n = z.gather(out);
-                let (gain, mut places) = (plan.divisor.map_or(0.0, |divisor| weight / divisor), z.entries());
-                fused.replace(out.part(n), |_, p| T::narrow(places.next().map_or(0.0, |(i, _)| gain * (p - y.of(i)))));
-                spread(&z, n, out);
+            let gain = plan.divisor.map_or(0.0, |divisor| weight / divisor);
+            let slope = |i: usize, p: f64| T::narrow(gain * (p - y.of(i)));
+            match (out.map(Place::of), fused, oscar) {
+                (Some(out), Some(fused), _) => {
+                    let (n, mut places) = (z.gather(out), z.entries());
+                    fused.replace(out.part(n), |_, p| places.next().map_or(T::default(), |(i, _)| slope(i, p)));
+                    spread(&z, n, out);
+                }
+                (Some(out), None, Some(oscar)) => oscar.forward(&z, out, slope),
+                _ => {}
             }
             return Some(Ok(weight * (linear + mapping.gamma() * (of_target - of_result)).max(0.0)));
         }

@@ -362,9 +362,9 @@ fn pieces(
     }
 }
 
-/// Calls `visit` with the place of every piece of the prox of a row of finite scores that are handed out one by one, and
-/// its value, in units of γ and measured from the maximum; for scores that are too low to have mass that is −∞. A score is
-/// not asked for once its piece has been visited. It takes the memory of the hulls alone.
+/// Calls `visit` with the place of every piece of the prox of a row of finite scores that are handed out one by one,
+/// and its value, in units of γ and measured from the maximum; for scores that are too low to have mass that is −∞. A
+/// score is not asked for once its piece has been visited. It takes the memory of the hulls alone.
 pub fn fused_pieces(
     n: usize,
     score: impl Fn(usize) -> f32,

@@ -30,8 +30,8 @@ pub(super) const fn group<V: Vector>(d: usize) -> usize {
     }
 }
 
-/// Entries that a list holds, at most. A support of more is gone through where it is: so no row takes memory in proportion
-/// to its width.
+/// Entries that a list holds, at most. A support of more is gone through where it is: so no row takes memory in
+/// proportion to its width.
 pub(super) const LISTED: usize = 1 << 13;
 
 /// Floats that the list of a row of that width asks for: vectors are stored whole.
@@ -194,8 +194,8 @@ pub(super) unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
     n
 }
 
-/// Lists the keys of the support and what stands beside them; returns how many there are, and its ends, or `None` if they
-/// may be more than a list has room for. Parts of `out` may be overwritten.
+/// Lists the keys of the support and what stands beside them; returns how many there are, and its ends, or `None` if
+/// they may be more than a list has room for. Parts of `out` may be overwritten.
 ///
 /// # Safety
 /// `key`, `p` and `v` are readable and `out` writable for `d` floats, `words`, if not aligned, for [`words`], the lists

@@ -1,5 +1,5 @@
-//! Oscarmax of long rows of 16-bit numbers, of which there are few kinds: equal scores have one probability, so scores are
-//! counted, and pooled by their kind.
+//! Oscarmax of long rows of 16-bit numbers, of which there are few kinds: equal scores have one probability, so scores
+//! are counted, and pooled by their kind.
 
 use crate::kernel::{Structure, Structured};
 use crate::mapping::{LongRow, Mapping};
@@ -46,8 +46,8 @@ impl Oscar {
 
     /// The pools of a row of 16-bit numbers, of which one takes part.
     ///
-    /// Of a pool the sum of its scores is kept, from the largest of all down and in units of γ; the penalty is a multiple of
-    /// its ranks, which follow each other. Its length stands where that of its lowest score was.
+    /// Of a pool the sum of its scores is kept, from the largest of all down and in units of γ; the penalty is a
+    /// multiple of its ranks, which follow each other. Its length stands where that of its lowest score was.
     fn pools<T: Float>(self, z: &Scattered<'_, T, impl Fn(usize) -> bool>) -> Pools {
         let mut counts = z.counted();
         let mean = |sum: f64, start: f64, len: f64| sum / len + self.lambda * (start + 0.5 * (len - 1.0));
@@ -221,8 +221,8 @@ impl Pools {
 /// Entries that are sorted at a time: half a megabyte with what comes in there.
 const PIECE: usize = 1 << 14;
 
-/// The gradient in λ of oscarmax from probabilities, which tell groups and ranks: as the head of `oscarmax.rs` has it, with
-/// the entries in pieces from the largest probability down.
+/// The gradient in λ of oscarmax from probabilities, which tell groups and ranks: as the head of `oscarmax.rs` has it,
+/// with the entries in pieces from the largest probability down.
 pub(crate) fn slope(row: &LongRow<'_>) -> f64 {
     let origin = row.on_support().next().map_or(0.0, |(_, v)| v);
     let n = row.on_support().count() as f64;

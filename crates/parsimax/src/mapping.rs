@@ -138,8 +138,8 @@ pub trait Mapping: Send + Sync {
         false
     }
 
-    /// The gradient in the shape parameter of a long row without memory in proportion to it; `None` if the mapping has no
-    /// such way.
+    /// The gradient in the shape parameter of a long row without memory in proportion to it; `None` if the mapping has
+    /// no such way.
     #[doc(hidden)]
     fn parameter_vjp_by(&self, _row: &LongRow<'_>) -> Option<f64> {
         None

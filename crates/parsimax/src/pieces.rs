@@ -1,8 +1,8 @@
-//! Fusedmax of long rows whose probabilities have no place in single precision: rows of 16-bit numbers, losses without a
-//! gradient, results with gaps, gradients in λ.
+//! Fusedmax of long rows whose probabilities have no place in single precision: rows of 16-bit numbers, losses without
+//! a gradient, results with gaps, gradients in λ.
 //!
-//! The kernel hands out the pieces of the prox one by one and keeps none of them, and so does everything here: what needs
-//! another pass asks for them again. Scores must be exact in single precision.
+//! The kernel hands out the pieces of the prox one by one and keeps none of them, and so does everything here: what
+//! needs another pass asks for them again. Scores must be exact in single precision.
 
 use crate::kernel::{self, Structure, Structured};
 use crate::mapping::{LongRow, Mapping};
@@ -30,16 +30,17 @@ impl Fused {
         }
     }
 
-    /// Calls `visit` with the pieces of the prox of `n` finite scores and their values, in units of γ and measured from the
-    /// largest score; −∞ for what is too low to have mass. A score is not asked for once its piece has been visited.
+    /// Calls `visit` with the pieces of the prox of `n` finite scores and their values, in units of γ and measured from
+    /// the largest score; −∞ for what is too low to have mass. A score is not asked for once its piece has been
+    /// visited.
     fn each(self, n: usize, z: &impl Fn(usize) -> f64, visit: impl FnMut(Range<usize>, f64)) {
         kernel::fused_pieces(n, |i| z(i) as f32, (self.lambda, self.gamma), visit);
     }
 
     /// t with `Σ [x − t]₊ = 1` over the values of the prox.
     ///
-    /// The values are sorted into bins, and those of the bin that holds t into finer ones, until t does not depend on how
-    /// they lie within theirs.
+    /// The values are sorted into bins, and those of the bin that holds t into finer ones, until t does not depend on
+    /// how they lie within theirs.
     pub(crate) fn threshold(self, n: usize, z: &impl Fn(usize) -> f64) -> f64 {
         // The largest value is 2λ below the largest score at most, and t no more than 1 below that.
         let mut rounds = vec![Round::new(-2.0 * self.lambda - 1.0 - 1e-9, 0.0)];
@@ -179,7 +180,8 @@ fn runs(n: usize, value: impl Fn(usize) -> f64, mut visit: impl FnMut(Range<usiz
     }
 }
 
-/// The mean of `v` over the support, as some entry of it and a difference: a constant in `v` takes no digits from the rest.
+/// The mean of `v` over the support, as some entry of it and a difference: a constant in `v` takes no digits from the
+/// rest.
 fn mean(d: usize, p: impl Fn(usize) -> f64, v: impl Fn(usize) -> f64) -> (f64, f64) {
     let support = || (0..d).filter(|i| p(*i) > 0.0);
     let origin = support().next().map_or(0.0, &v);

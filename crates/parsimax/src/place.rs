@@ -252,7 +252,8 @@ fn by_law<T: Float>(form: Form, z: &Scattered<'_, T, impl Fn(usize) -> bool>, ou
     Some(())
 }
 
-/// The probabilities of a row in the place of its result, by what replaces scores there; `false` if that asks for a copy.
+/// The probabilities of a row in the place of its result, by what replaces scores there; `false` if that asks for a
+/// copy.
 fn through_place<T: Float>(
     z: &Scattered<'_, T, impl Fn(usize) -> bool>,
     out: &mut [T],

@@ -218,7 +218,8 @@ impl<'a, M: Mapping> Rows<'a, M> {
         Ok(gradient)
     }
 
-    /// The gradient in the parameter from a long row without a copy of it; `None` if it needs none, or cannot do without.
+    /// The gradient in the parameter from a long row without a copy of it; `None` if it needs none, or cannot do
+    /// without.
     fn parameter_without_copy<T: Float>(
         &self,
         plan: &Plan<'_>,

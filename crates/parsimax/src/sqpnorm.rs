@@ -144,10 +144,11 @@ fn raised(y: f64, m: f64) -> f64 {
     if x.abs() < 1.0 { y * x.exp_m1() } else { y.powf(1.0 + m) - y }
 }
 
-/// `Jᵀv` of an entry with mass, as a function of its probability and of what comes in there, given those of all of them.
+/// `Jᵀv` of an entry with mass, as a function of its probability and of what comes in there, given those of all of
+/// them.
 ///
-/// Probabilities are measured by their sum: rounded to a narrower type, many small ones miss 1 by more than `Σ y^p` is, and
-/// the curvature would have no digits.
+/// Probabilities are measured by their sum: rounded to a narrower type, many small ones miss 1 by more than `Σ y^p` is,
+/// and the curvature would have no digits.
 pub(crate) fn slopes<I: Iterator<Item = (f64, f64)>>(
     on_support: impl Fn() -> I,
     m: f64,

@@ -257,8 +257,8 @@ fn near_ties_and_rows_apart_have_the_gradient_of_the_formula() {
     }
 }
 
-/// Supports that no list has room for: most of a row, some of it here and there, few kinds of scores. The errors of α > 2
-/// are measured by the largest weight.
+/// Supports that no list has room for: few kinds of scores, some of a row here and there, most of it. Errors are measured
+/// by the largest weight.
 #[test]
 fn long_rows_with_much_support_have_the_gradient_of_the_formula() {
     let mut rng = fastrand::Rng::with_seed(30);

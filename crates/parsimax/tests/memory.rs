@@ -613,11 +613,47 @@ fn rows_in_double_precision_are_not_copied() {
     for z in inputs(shape[1]) {
         let z: Vec<f64> = z.into_iter().map(f64::from).collect();
         let steep = build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap();
+        let entmax = [3.0, 8.0].map(|alpha| Options { alpha: Some(alpha), ..Options::default() });
+        let entmax = entmax.map(|options| build("entmax", &options).unwrap());
         let named = NAMED.into_iter().chain(["entmax", "oscarmax"]);
-        for mapping in named.map(|name| build(name, &Options::default()).unwrap()).chain([steep]) {
+        for mapping in named.map(|name| build(name, &Options::default()).unwrap()).chain([steep]).chain(entmax) {
             let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
             let bytes = peak(|| Rows::new(&mapping).forward(z, p).unwrap());
             assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
+        }
+    }
+}
+
+/// Where there is neither a law nor a gradient's place, probabilities take a row of their own and no more.
+#[test]
+fn losses_of_groups_take_a_row_at_most() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let (mut narrow, mut gradient, mask) = (vec![0.0f32; n], vec![0.0; n], &masks(n)[0]);
+    let class = [mask.iter().position(|takes_part| *takes_part).unwrap() as i64];
+    for z in inputs(n) {
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for mapping in [fusedmax(0.1), oscarmax(1e-6), oscarmax(0.01)] {
+            let (name, loss) = (mapping.name(), FenchelYoung::new(mapping.regularized().unwrap()));
+            let loss = loss.mask(View::new(mask, &shape).unwrap());
+            let (at, wide, mut values) =
+                (View::new(&z, &shape).unwrap(), View::new(&wide, &shape).unwrap(), [f64::NAN; 4]);
+            let target = || Target::Classes(&class);
+            let bytes = peak(|| values[0] = loss.value(at.clone(), target()).unwrap().value().unwrap());
+            assert!(bytes < 4 * n + MEGABYTE, "{name}: {bytes} bytes");
+            let bytes =
+                peak(|| values[1] = loss.value(wide.clone(), Target::Classes(&class)).unwrap().value().unwrap());
+            assert!(bytes < 8 * n + MEGABYTE, "{name} in double precision: {bytes} bytes");
+            let out = ViewMut::new(&mut narrow, &shape).unwrap();
+            values[2] = loss.loss_and_gradient(at, target(), out).unwrap().value().unwrap();
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let target = Target::Classes(&class);
+            let bytes = peak(|| values[3] = loss.loss_and_gradient(wide, target, out).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE, "{name} with its gradient: {bytes} bytes");
+            assert!(values[0] == values[2] || name == "fusedmax", "{name}: {values:?}");
+            assert!(values.iter().all(|value| (value - values[1]).abs() <= 1e-6 * (1.0 + values[1])), "{values:?}");
+            let sum: f64 = gradient.iter().sum();
+            assert!(sum.abs() < 1e-9, "{name}: {sum}");
         }
     }
 }

@@ -23,7 +23,9 @@
 
 use super::alpha_plain::{Slope, WIDEST, plain_group};
 use super::expo::{Known, entropy_near_one, exp2_nonpos, log2};
-use super::supports::{Across, LISTED, NARROW, Row, Sums, group, is_dense, mark, part, put_back, room, unset, words};
+use super::supports::{
+    Across, LISTED, NARROW, Row, Sums, count, group, is_dense, mark, part, put_back, room, unset, words,
+};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Quotient, Root, Weight};
 use super::{Backward, backward, steep_backward};
@@ -285,7 +287,8 @@ impl Rows {
             let (zs, ps, vs) = (self.list(0, r), self.list(1, r), self.list(2, r));
             let (zero, mut tops) = (V::splat(0.0), Tops::new());
             let is_wide = d > NARROW;
-            if !is_wide || is_dense::<V>(p, d) {
+            let is_crowded = d > LISTED && count::<V>(p, d) > LISTED;
+            if !is_wide || is_crowded || is_dense::<V>(p, d) {
                 tops = Tops::over(z, p, d);
                 if is_wide || tops.n * 2 > d {
                     return (self.whole::<V>(row, zs), tops.most);
@@ -294,9 +297,6 @@ impl Rows {
             mark::<V>(row);
             let mut n = 0;
             for first in (0..d).step_by(part::<V>()) {
-                if n + (d - first).min(part::<V>()) > LISTED {
-                    return (self.whole::<V>(row, zs), Tops::over(z, p, d).most);
-                }
                 let mut word = words.add(first / part::<V>()).read_unaligned();
                 while word != 0 {
                     let i = first + word.trailing_zeros() as usize * V::LANES;
@@ -315,8 +315,7 @@ impl Rows {
             // Vectors are read whole.
             zero.store(ps.add(n));
             let from = if n > 0 { *vs } else { 0.0 };
-            let (is_list, is_crowded) = (true, false);
-            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list, is_crowded, from }, tops.most)
+            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, is_crowded, from }, tops.most)
         }
     }
 

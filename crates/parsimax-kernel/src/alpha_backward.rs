@@ -287,14 +287,22 @@ impl Rows {
             let (zs, ps, vs) = (self.list(0, r), self.list(1, r), self.list(2, r));
             let (zero, mut tops) = (V::splat(0.0), Tops::new());
             let is_wide = d > NARROW;
-            let is_crowded = d > LISTED && count::<V>(p, d) > LISTED;
-            if !is_wide || is_crowded || is_dense::<V>(p, d) {
+            let (is_long, mut stays) = (d > LISTED, !is_wide || is_dense::<V>(p, d));
+            if is_long && !stays {
+                mark::<V>(row);
+                let busy: usize =
+                    (0..self::words::<V>(d)).map(|k| words.add(k).read_unaligned().count_ones() as usize).sum();
+                stays = busy * V::LANES > LISTED && count::<V>(p, d) > LISTED;
+            }
+            if stays {
                 tops = Tops::over(z, p, d);
                 if is_wide || tops.n * 2 > d {
                     return (self.whole::<V>(row, zs), tops.most);
                 }
             }
-            mark::<V>(row);
+            if !is_long {
+                mark::<V>(row);
+            }
             let mut n = 0;
             for first in (0..d).step_by(part::<V>()) {
                 let mut word = words.add(first / part::<V>()).read_unaligned();
@@ -315,7 +323,7 @@ impl Rows {
             // Vectors are read whole.
             zero.store(ps.add(n));
             let from = if n > 0 { *vs } else { 0.0 };
-            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, is_crowded, from }, tops.most)
+            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, is_crowded: false, from }, tops.most)
         }
     }
 

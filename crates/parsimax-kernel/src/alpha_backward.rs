@@ -23,7 +23,9 @@
 
 use super::alpha_plain::{Slope, WIDEST, plain_group};
 use super::expo::{Known, entropy_near_one, exp2_nonpos, log2};
-use super::supports::{Across, NARROW, Row, Sums, group, is_dense, mark, part, put_back, room, unset, words};
+use super::supports::{
+    Across, LISTED, NARROW, Row, Sums, count, group, is_dense, mark, part, put_back, room, unset, words,
+};
 use super::vector::{MAX_LANES, Vector, outlined, read, write};
 use super::weight::{Identity, Indicator, Power, Quotient, Root, Weight};
 use super::{Backward, backward, steep_backward};
@@ -117,6 +119,11 @@ unsafe fn groups_any<V: Vector, W: Weight, const IS_STEEP: bool>(weight: W, rows
             }
             rows.pick = pick.as_ptr();
             rows.list_group::<V, IS_STEEP>(here, &mut across, &mut of);
+            if of.place[0].is_crowded {
+                // A row by itself.
+                *rows.dalpha = rows.crowd::<V, W, IS_STEEP>(weight, &of);
+                continue;
+            }
             for r in 0..here {
                 across.put(r, rows.weigh::<V, W, IS_STEEP>(weight, r, &of));
             }
@@ -146,6 +153,8 @@ struct Place {
     bent: *mut f32,
     n: usize,
     is_list: bool,
+    /// Whether the row is too wide for that: products with `g` are left nowhere then.
+    is_crowded: bool,
     /// What `v` is measured from: that of one of the support, which leaves behind whatever all of them have in common.
     from: f32,
 }
@@ -174,7 +183,8 @@ impl Measures {
     fn new() -> Measures {
         let (nowhere, none) = (std::ptr::null::<f32>(), [0.0; MAX_LANES]);
         let (weights, bent) = (nowhere.cast_mut(), nowhere.cast_mut());
-        let place = Place { z: nowhere, p: nowhere, v: nowhere, weights, bent, n: 0, is_list: false, from: 0.0 };
+        let (n, is_list, is_crowded, from) = (0, false, false, 0.0);
+        let place = Place { z: nowhere, p: nowhere, v: nowhere, weights, bent, n, is_list, is_crowded, from };
         let place = [place; MAX_LANES];
         let (top, to_q, inverse, log_top, less_log) = (none, none, none, none, none);
         let (far, factor, mean, slope) = (none, none, none, none);
@@ -273,18 +283,26 @@ impl Rows {
     unsafe fn place<V: Vector>(&self, r: usize) -> (Place, [V; 2]) {
         // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
         unsafe {
-            let row @ Row { key: z, p, v, out, d, words } = self.row::<V>(r);
+            let row @ Row { key: z, p, v, d, words, .. } = self.row::<V>(r);
             let (zs, ps, vs) = (self.list(0, r), self.list(1, r), self.list(2, r));
             let (zero, mut tops) = (V::splat(0.0), Tops::new());
             let is_wide = d > NARROW;
-            if !is_wide || is_dense::<V>(p, d) {
+            let (is_long, mut stays) = (d > LISTED, !is_wide || is_dense::<V>(p, d));
+            if is_long && !stays {
+                mark::<V>(row);
+                let busy: usize =
+                    (0..self::words::<V>(d)).map(|k| words.add(k).read_unaligned().count_ones() as usize).sum();
+                stays = busy * V::LANES > LISTED && count::<V>(p, d) > LISTED;
+            }
+            if stays {
                 tops = Tops::over(z, p, d);
                 if is_wide || tops.n * 2 > d {
-                    let from = *v.add(first_of::<V>(p, d));
-                    return (Place { z, p, v, weights: out, bent: zs, n: d, is_list: false, from }, tops.most);
+                    return (self.whole::<V>(row, zs), tops.most);
                 }
             }
-            mark::<V>(row);
+            if !is_long {
+                mark::<V>(row);
+            }
             let mut n = 0;
             for first in (0..d).step_by(part::<V>()) {
                 let mut word = words.add(first / part::<V>()).read_unaligned();
@@ -305,7 +323,66 @@ impl Rows {
             // Vectors are read whole.
             zero.store(ps.add(n));
             let from = if n > 0 { *vs } else { 0.0 };
-            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, from }, tops.most)
+            (Place { z: zs, p: ps, v: vs, weights: ps, bent: zs, n, is_list: true, is_crowded: false, from }, tops.most)
+        }
+    }
+
+    /// A row as it is, whose products with `g` go to that list if it has room for them.
+    ///
+    /// # Safety
+    /// As [`groups`], for one row.
+    #[inline(always)]
+    unsafe fn whole<V: Vector>(&self, Row { key: z, p, v, out, d, .. }: Row, bent: *mut f32) -> Place {
+        // SAFETY: the first of a support is within the row.
+        let from = unsafe { *v.add(first_of::<V>(p, d)) };
+        Place { z, p, v, weights: out, bent, n: d, is_list: false, is_crowded: d > LISTED, from }
+    }
+
+    /// Writes the products of a row that is too wide for lists; returns its gradient in α.
+    ///
+    /// That is `<s, (v − from) g> − mean <s, g>`, so that `g` is not needed again.
+    ///
+    /// # Safety
+    /// As [`groups`], for the first row of a group, which has its place.
+    #[inline(always)]
+    unsafe fn crowd<V: Vector, W: Weight, const IS_STEEP: bool>(&self, weight: W, of: &Measures) -> f64 {
+        let Place { p, v, weights: out, n: d, .. } = of.place[0];
+        // SAFETY: every access but those that only ask stays within `d` floats.
+        unsafe {
+            let (entry, zero, mut sums) = (Entry::<V>::new(0, of), V::splat(0.0), Sums::<V, 4>::new());
+            for first in (0..d).step_by(part::<V>()) {
+                let part = sums.part();
+                for i in (first..d.min(first + self::part::<V>())).step_by(V::LANES) {
+                    let len = (d - i).min(V::LANES);
+                    V::prefetch(p.wrapping_add(i + AHEAD));
+                    V::prefetch(v.wrapping_add(i + AHEAD));
+                    V::prefetch(entry.place.z.wrapping_add(i + AHEAD));
+                    if V::bits(read::<V>(p.add(i), len).gt(zero)) == 0 {
+                        write(zero, out.add(i), len);
+                        continue;
+                    }
+                    let (s, g, moved) = self.entries::<V, W, IS_STEEP>(weight, (i, len), &entry);
+                    write(s, out.add(i), len);
+                    let bent = s.mul(g);
+                    part[0] = part[0].add(s);
+                    part[1] = moved.fma(s, part[1]);
+                    part[2] = part[2].add(bent);
+                    part[3] = moved.fma(bent, part[3]);
+                }
+                sums.widen();
+            }
+            let [s, sv, bent, bent_v] = sums.totals();
+            let mean = if s > 0.0 { sv / s } else { 0.0 };
+            let (from, centre) = (entry.from, V::splat(mean as f32));
+            for i in (0..d).step_by(V::LANES) {
+                let len = (d - i).min(V::LANES);
+                V::prefetch(v.wrapping_add(i + AHEAD));
+                let s = read::<V>(out.add(i), len);
+                let w = read::<V>(v.add(i), len).sub(from).sub(centre).keep(s.gt(zero));
+                write(s.mul(w), out.add(i), len);
+            }
+            let slope = (bent_v - mean * bent) * f64::from(of.factor[0]) / f64::from(self.scale);
+            if s > 0.0 { slope } else { 0.0 }
         }
     }
 
@@ -377,10 +454,32 @@ impl Rows {
         entry: &Entry<V>,
         sums: &mut [V; 2],
     ) {
-        let Place { z, p, v, weights, bent, .. } = entry.place;
+        let Place { v, weights, bent, .. } = entry.place;
         // SAFETY: as the caller vouches.
         unsafe {
             V::prefetch(v.wrapping_add(i + AHEAD));
+            let (s, g, moved) = self.entries::<V, W, IS_STEEP>(weight, (i, len), entry);
+            write(s, weights.add(i), len);
+            write(s.mul(g), bent.add(i), len);
+            sums[0] = sums[0].add(s);
+            sums[1] = moved.fma(s, sums[1]);
+        }
+    }
+
+    /// Weights, `g` and `v − from` of a vector or a part of one, but for a factor.
+    ///
+    /// # Safety
+    /// As [`weigh`](Rows::weigh).
+    #[inline(always)]
+    unsafe fn entries<V: Vector, W: Weight, const IS_STEEP: bool>(
+        &self,
+        weight: W,
+        (i, len): (usize, usize),
+        entry: &Entry<V>,
+    ) -> (V, V, V) {
+        let Place { z, p, v, .. } = entry.place;
+        // SAFETY: as the caller vouches.
+        unsafe {
             let p = read::<V>(p.add(i), len);
             let on = p.gt(V::splat(0.0));
             let gap = read::<V>(z.add(i), len).sub(entry.top).keep(on);
@@ -393,10 +492,7 @@ impl Rows {
             } else {
                 self.bend(gap, (u, q), entry)
             };
-            write(s, weights.add(i), len);
-            write(s.mul(g), bent.add(i), len);
-            sums[0] = sums[0].add(s);
-            sums[1] = read::<V>(v.add(i), len).sub(entry.from).keep(on).fma(s, sums[1]);
+            (s, g, read::<V>(v.add(i), len).sub(entry.from).keep(on))
         }
     }
 

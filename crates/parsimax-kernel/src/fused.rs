@@ -26,7 +26,7 @@ use super::scan::collect_few;
 use super::short::{lane_bounds, lanes_of_maxima};
 use super::solve::{Frame, cut, solve};
 use super::structured::{Rows, Work};
-use super::tv::{self, Hulls, Piece, Stretch};
+use super::tv::{self, Hulls, Part, Piece, Stretch};
 use super::vector::{MAX_LANES, Vector, outlined, write};
 use std::cell::Cell;
 use std::ops::Range;
@@ -357,6 +357,41 @@ fn pieces(
             });
         } else {
             visit(rest, f64::NEG_INFINITY);
+        }
+        start = end;
+    }
+}
+
+/// Calls `visit` with the place of every piece of the prox of a row of finite scores that are handed out one by one,
+/// and its value, in units of γ and measured from the maximum; for scores that are too low to have mass that is −∞. A
+/// score is not asked for once its piece has been visited. It takes the memory of the hulls alone.
+pub fn fused_pieces(
+    n: usize,
+    score: impl Fn(usize) -> f32,
+    (lambda, gamma): (f64, f64),
+    mut visit: impl FnMut(Range<usize>, f64),
+) {
+    let mut hulls = Hulls::default();
+    let max = (0..n).map(&score).fold(f32::NEG_INFINITY, f32::max);
+    // No threshold of sparsemax is further below the maximum.
+    let limit = limit_of((max, -1.0), lambda, gamma);
+    let mut start = 0;
+    while start < n {
+        let is_candidate = score(start) > limit;
+        let mut end = start + 1;
+        while end < n && (score(end) > limit) == is_candidate {
+            end += 1;
+        }
+        if is_candidate {
+            let z = Part { of: &score, range: (start, end) };
+            let stretch = Stretch { z, top: f64::from(max), free: (start == 0, end == n) };
+            tv::prox(stretch, lambda * gamma, &mut hulls, |piece| {
+                let next = start + piece.len as usize;
+                visit(start..next, piece.value / gamma);
+                start = next;
+            });
+        } else {
+            visit(start..end, f64::NEG_INFINITY);
         }
         start = end;
     }

@@ -115,6 +115,7 @@ pub use dispatch::{
     Level, active, alpha_backward, available, backward, backward_in_place, forward, in_place, loss, structured,
     structured_backward, structured_in_place, support, with_level,
 };
+pub use fused::fused_pieces;
 pub use structured::{Gradients, Rows, Structure, Structured, Work};
 
 /// Which mapping a kernel computes.

@@ -27,7 +27,7 @@ mod passes;
 
 use super::Status;
 use super::structured::Rows;
-use super::tv::Score;
+use super::tv::Scores;
 use super::vector::Vector;
 use passes::{Scale, Step};
 use std::cell::Cell;
@@ -359,7 +359,7 @@ impl Pools {
 
     /// Writes the probability of every score, perhaps in its own place: that of its bucket, or its own if that was
     /// sorted.
-    fn look_up<S: Score>(&mut self, z: &[S], scale: Scale, t: f64, gamma: f64, out: &[Cell<f32>]) {
+    fn look_up<Z: Scores>(&mut self, z: Z, scale: Scale, t: f64, gamma: f64, out: &[Cell<f32>]) {
         let (mut rank, mut at) = (0.0, 0);
         for bucket in self.buckets.iter_mut().filter(|bucket| bucket.len > 0) {
             while self.pools[at].end() <= rank {
@@ -368,8 +368,8 @@ impl Pools {
             bucket.p = probability(&self.pools[at], t, gamma);
             rank += bucket.len as f64;
         }
-        for (out, z) in out.iter().zip(z) {
-            out.set(self.buckets[scale.bucket(z.score())].p);
+        for (i, out) in out.iter().enumerate() {
+            out.set(self.buckets[scale.bucket(z.score(i))].p);
         }
         let (mut rank, mut next, mut at) = (0.0, 0, 0);
         for bucket in &self.buckets {

@@ -17,30 +17,31 @@ const MOST: f64 = 1e150;
 /// A row with scores, given its support. `p^{2−α}` magnifies the rounding of a small probability beyond what the gradient
 /// may lose, so the probabilities are taken from the scores again: measured from the smallest entry, whose own probability
 /// is known up to its rounding, one or two steps of Newton away from all digits. Returns `<v, ∂p/∂α>`.
+///
+/// Entries are kept nowhere, so that a row takes no memory: each pass computes them again.
 pub(super) fn with_scores(alpha: f64, scale: f64, z: &[f32], p: &[f32], v: &[f32], out: &mut [f32]) -> f64 {
     let delta = alpha - 1.0;
     out.fill(0.0);
-    let support: Vec<u32> = (0..p.len() as u32).filter(|i| p[*i as usize] > 0.0).collect();
-    let Some(&least) = support.iter().min_by(|a, b| z[**a as usize].total_cmp(&z[**b as usize])) else { return 0.0 };
-    let (from, own) = (f64::from(z[least as usize]), f64::from(p[least as usize]));
-    let lifts = support.iter().map(|i| (f64::from(z[*i as usize]) - from) * delta * scale);
-    let mut on: Vec<Entry> = lifts.map(|lift| Entry { lift, ..Entry::default() }).collect();
-    if on.iter().all(|entry| entry.lift == 0.0) {
-        level(delta, scale, &support, v, out);
+    let support = || (0..p.len()).filter(|i| p[*i] > 0.0);
+    let Some(least) = support().min_by(|a, b| z[*a].total_cmp(&z[*b])) else { return 0.0 };
+    let (from, own) = (f64::from(z[least]), f64::from(p[least]));
+    let lifts = || support().map(|i| (i, (f64::from(z[i]) - from) * delta * scale));
+    if lifts().all(|(_, lift)| lift == 0.0) {
+        level(delta, scale, support(), v, out);
         return 0.0;
     }
-    refine(delta, own, &mut on);
-    slope_above(delta, scale, &mut on, &support, v, out)
+    let lifted = Lifted { curve: Curve::refined(delta, own, lifts().map(|(_, lift)| lift)), lifts };
+    slope_above(scale, &lifted, f64::from(v[least]), v, out)
 }
 
 /// `Jv` into `out` where all of the support are equal, and stay so whatever α is.
-fn level(delta: f64, scale: f64, support: &[u32], v: &[f32], out: &mut [f32]) {
-    let n = support.len() as f64;
+fn level(delta: f64, scale: f64, support: impl Iterator<Item = usize> + Clone, v: &[f32], out: &mut [f32]) {
+    let n = support.clone().count() as f64;
     let gain = scale * n.powf(delta - 1.0).min(MOST);
     // Measured from one of them, so that a constant in v takes no digits.
-    let from = f64::from(v[support[0] as usize]);
-    let mean = support.iter().map(|i| f64::from(v[*i as usize]) - from).sum::<f64>() / n + from;
-    support.iter().for_each(|i| out[*i as usize] = (gain * (f64::from(v[*i as usize]) - mean)) as f32);
+    let from = support.clone().next().map_or(0.0, |i| f64::from(v[i]));
+    let mean = support.clone().map(|i| f64::from(v[i]) - from).sum::<f64>() / n + from;
+    support.for_each(|i| out[i] = (gain * (f64::from(v[i]) - mean)) as f32);
 }
 
 /// An entry of the support.
@@ -53,44 +54,65 @@ struct Entry {
     log: f64,
     /// `p^{2−α}`
     s: f64,
-    /// `r` of [`slope_above`].
-    bend: f64,
 }
 
-/// Fills in the entries, given the probability of the smallest up to its rounding.
-fn refine(delta: f64, own: f64, on: &mut [Entry]) {
-    let mut w = own;
-    for _ in 0..4 {
+/// Entries by how far their `u` is above that of the smallest.
+struct Curve {
+    delta: f64,
+    /// `u` of the smallest entry.
+    t: f64,
+    anchor: Entry,
+    /// What is to be added to every `u`.
+    shift: f64,
+}
+
+impl Curve {
+    fn new(delta: f64, w: f64) -> Curve {
         let log_w = w.ln();
-        let t = (delta * log_w).exp();
         let s = ((1.0 - delta) * log_w).exp().min(MOST);
         let anchor = Entry { p: w, log: delta * log_w, s, ..Entry::default() };
-        let (mut last, mut total, mut weight) = (anchor, 0.0, 0.0);
-        for entry in on.iter_mut() {
-            // Neighbours are often equal.
-            if entry.lift == 0.0 {
-                *entry = anchor;
-            } else if entry.lift == last.lift {
-                *entry = last;
-            } else {
-                let log = (entry.lift + t).ln();
-                let p = (log / delta).exp();
-                *entry = Entry { p, log, s: p / (entry.lift + t), ..*entry };
-                last = *entry;
+        Curve { delta, t: (delta * log_w).exp(), anchor, shift: 0.0 }
+    }
+
+    /// That of a row, given the probability of the smallest entry up to its rounding.
+    fn refined(delta: f64, own: f64, lifts: impl Iterator<Item = f64> + Clone) -> Curve {
+        let (mut w, mut curve) = (own, Curve::new(delta, own));
+        for _ in 0..4 {
+            curve = Curve::new(delta, w);
+            let (mut last, mut total, mut weight) = (curve.anchor, 0.0, 0.0);
+            for lift in lifts.clone() {
+                last = curve.next(lift, last);
+                (total, weight) = (total + last.p, weight + last.s);
             }
-            (total, weight) = (total + entry.p, weight + entry.s);
+            // The slope of the sum in w is Σ (w/p)^{δ−1}.
+            let step = (1.0 - total) * curve.anchor.s / weight;
+            if step.abs() <= 1e-9 * w || w + step <= 0.5 * w {
+                break;
+            }
+            w += step;
+            let shift = (delta * w.ln()).exp() - curve.t;
+            if shift.abs() <= NEAR * curve.t {
+                curve.shift = shift;
+                break;
+            }
         }
-        // The slope of the sum in w is Σ (w/p)^{δ−1}.
-        let step = (1.0 - total) * anchor.s / weight;
-        if step.abs() <= 1e-9 * w || w + step <= 0.5 * w {
-            break;
-        }
-        w += step;
-        let shift = (delta * w.ln()).exp() - t;
-        if shift.abs() <= NEAR * t {
-            on.iter_mut().for_each(|entry| entry.shift(delta, t, shift));
-            break;
-        }
+        curve
+    }
+
+    /// The entry at that height, behind another: neighbours are often equal.
+    fn next(&self, lift: f64, last: Entry) -> Entry {
+        if lift == last.lift { last } else { self.at(lift) }
+    }
+
+    fn at(&self, lift: f64) -> Entry {
+        let entry = if lift == 0.0 {
+            self.anchor
+        } else {
+            let log = (lift + self.t).ln();
+            let p = (log / self.delta).exp();
+            Entry { lift, p, log, s: p / (lift + self.t) }
+        };
+        if self.shift == 0.0 { entry } else { entry.shifted(self) }
     }
 }
 
@@ -98,21 +120,48 @@ fn refine(delta: f64, own: f64, on: &mut [Entry]) {
 const NEAR: f64 = 1e-4;
 
 impl Entry {
-    /// Moves the threshold from `u = lift + t` to `u + shift`.
-    fn shift(&mut self, delta: f64, t: f64, shift: f64) {
+    /// The entry with the threshold moved from `u = lift + t` to `u + shift`.
+    fn shifted(self, &Curve { delta, t, shift, .. }: &Curve) -> Entry {
         let u = self.lift + t;
         let x = shift / u;
         let log = x * (1.0 - x * (0.5 - x / 3.0));
         let y = log / delta;
-        self.log += log;
-        self.p *= 1.0 + y * (1.0 + y * (0.5 + y / 6.0));
-        self.s = (self.p / (u + shift)).min(MOST);
+        let p = self.p * (1.0 + y * (1.0 + y * (0.5 + y / 6.0)));
+        Entry { log: self.log + log, p, s: (p / (u + shift)).min(MOST), ..self }
+    }
+}
+
+/// The support of a row, by place and height.
+struct Lifted<F> {
+    curve: Curve,
+    lifts: F,
+}
+
+impl<F: Fn() -> I, I: Iterator<Item = (usize, f64)>> Lifted<F> {
+    /// Every entry and what `of` makes of it, once for equal neighbours.
+    fn each<R: Copy>(&self, of: impl Fn(&Entry) -> R, mut visit: impl FnMut(usize, &Entry, R)) {
+        let mut last = self.curve.at(0.0);
+        let mut value = of(&last);
+        for (i, lift) in (self.lifts)() {
+            if lift != last.lift {
+                last = self.curve.at(lift);
+                value = of(&last);
+            }
+            visit(i, &last, value);
+        }
     }
 }
 
 /// `Jv` into `out` and `<v, ∂p/∂α>`, as the head of `entmax.rs` has it: with `ln p = ln u/δ` and
-/// `r = (1/u − 1 + ln u)/δ²`.
-fn slope_above(delta: f64, scale: f64, on: &mut [Entry], support: &[u32], v: &[f32], out: &mut [f32]) -> f64 {
+/// `r = (1/u − 1 + ln u)/δ²`. `v` is measured from that of the smallest entry, which has the largest `s`.
+fn slope_above<F: Fn() -> I, I: Iterator<Item = (usize, f64)>>(
+    scale: f64,
+    on: &Lifted<F>,
+    from: f64,
+    v: &[f32],
+    out: &mut [f32],
+) -> f64 {
+    let delta = on.curve.delta;
     let bend = |entry: &Entry| {
         let l = entry.log;
         // (e^{−l} − 1 + l), by its series near 0.
@@ -124,35 +173,29 @@ fn slope_above(delta: f64, scale: f64, on: &mut [Entry], support: &[u32], v: &[f
         };
         sum / (delta * delta)
     };
-    let mut last = Entry { lift: f64::NAN, ..Entry::default() };
-    for entry in on.iter_mut() {
-        entry.bend = if entry.lift == last.lift { last.bend } else { bend(entry) };
-        last = *entry;
-    }
-    let dominant = on.iter().zip(support).max_by(|a, b| a.0.s.total_cmp(&b.0.s));
-    let from = dominant.map_or(0.0, |(_, i)| f64::from(v[*i as usize]));
     let (mut s, mut sv, mut entropy, mut mass) = (0.0, 0.0, 0.0, 0.0);
-    for (entry, i) in on.iter().zip(support) {
-        let v = f64::from(v[*i as usize]) - from;
+    on.each(bend, |i, entry, bend| {
+        let v = f64::from(v[i]) - from;
         (s, sv) = (s + entry.s, sv + entry.s * v);
-        (entropy, mass) = (entropy - entry.p * entry.log / delta, mass + entry.p * entry.bend);
-    }
+        (entropy, mass) = (entropy - entry.p * entry.log / delta, mass + entry.p * bend);
+    });
     let mean = sv / s;
     let whole = 1.0 + delta * entropy + delta * delta * mass;
     let share = 1.0 / whole;
     let turn = |entry: &Entry| {
-        let r = entry.bend;
+        let r = bend(entry);
         entry.p * share * (mass - r - (entry.log * mass + delta * r * entropy))
     };
     // `Σ s w = 0`, so a multiple of `s` may be taken from what `w` is multiplied by: with that of the dominant
     // entry it cancels against nothing, and among ties all is 0.
-    let its = dominant.map_or(0.0, |(entry, _)| turn(entry) / entry.s);
+    let dominant = on.curve.at(0.0);
+    let its = turn(&dominant) / dominant.s;
     let mut slope = 0.0;
-    for (entry, i) in on.iter().zip(support) {
+    on.each(turn, |i, entry, turn| {
         // Against what sums to 0 any number may be taken from v: the mean leaves the least to cancel.
-        let w = f64::from(v[*i as usize]) - from - mean;
-        out[*i as usize] = (entry.s * scale * w) as f32;
-        slope += w * (turn(entry) - entry.s * its);
-    }
+        let w = f64::from(v[i]) - from - mean;
+        out[i] = (entry.s * scale * w) as f32;
+        slope += w * (turn - entry.s * its);
+    });
     slope
 }

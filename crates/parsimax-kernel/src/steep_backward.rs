@@ -17,7 +17,7 @@
 //! leave it all digits that an f32 has. Without scores `p/w` takes the place of a power of `1 + x`.
 
 use super::expo::{exp2_nonpos, log2};
-use super::supports::{Across, Ends, Row, Sums, collect, group, part, put_back, room, unset, within, words};
+use super::supports::{Across, Ends, Row, Sums, collect, group, part, put_back, room, survey, unset, within, words};
 use super::vector::{Lift, MAX_LANES, Vector, outlined, read, write};
 use super::{Backward, steep_alone};
 
@@ -128,6 +128,12 @@ unsafe fn groups_any<V: Vector, const SCORED: bool>(job: Steep) {
                 }
             }
             job.measure::<V, SCORED>(&mut of);
+            if of.is_crowded {
+                // A row by itself.
+                job.weigh_crowd::<V, SCORED>(&mut of);
+                job.finish::<V, SCORED>(0, &of);
+                continue;
+            }
             for r in 0..here {
                 across.put(r, job.weigh::<V, SCORED>(r, &of));
             }
@@ -152,6 +158,8 @@ struct Measures {
     /// Whether all entries are equal, and the row is done; whether all of the support are.
     is_even: [bool; MAX_LANES],
     is_level: [bool; MAX_LANES],
+    /// Whether the support of the only row of the group is too large for a list.
+    is_crowded: bool,
     /// The smallest probability and its power δ.
     w: [f64; MAX_LANES],
     t: [f64; MAX_LANES],
@@ -174,6 +182,7 @@ impl Measures {
             from: none,
             is_even: [false; MAX_LANES],
             is_level: [false; MAX_LANES],
+            is_crowded: false,
             w: [0.0; MAX_LANES],
             t: [0.0; MAX_LANES],
             unit: none,
@@ -216,6 +225,7 @@ impl Steep {
         // SAFETY: as the caller vouches.
         unsafe {
             let (zero, mut count) = (V::splat(0.0), [0.0f32; MAX_LANES]);
+            of.is_crowded = false;
             for r in 0..rows {
                 let row = self.row::<V>(r);
                 of.is_even[r] = share_evenly::<V>(row, self.shared);
@@ -223,7 +233,9 @@ impl Steep {
                     of.n[r] = 0;
                     continue;
                 }
-                let (n, ends) = collect::<V>(row, (self.list(0, r), self.list(1, r)));
+                let listed = collect::<V>(row, (self.list(0, r), self.list(1, r)));
+                of.is_crowded |= listed.is_none();
+                let (n, ends) = if let Some(listed) = listed { listed } else { survey::<V>(row) };
                 let Ends { least, most, beside, p } = ends;
                 (of.n[r], count[r]) = (n, n as f32);
                 across.put(r, [zero.sub(least), beside, zero.sub(p), most]);
@@ -268,11 +280,15 @@ impl Steep {
         let (from, unit) = (f64::from(of.least[r]), delta * f64::from(self.scale));
         for _ in 0..4 {
             let lift = Lift { from, unit, t, e: 1.0 / delta };
-            // SAFETY: every load stays within a list of `n` and a vector.
+            // SAFETY: every load stays within a list of `n` and a vector; as the caller vouches.
             let (total, weight) = unsafe {
                 let mut sums = (V::wide_zero(), V::wide_zero());
-                for i in (0..n).step_by(V::LANES) {
-                    sums = V::wide_add_powers(sums, V::load(self.list(0, r).add(i)), within::<V>(i, n), lift);
+                if of.is_crowded {
+                    sums = self.crowd_powers::<V>(lift);
+                } else {
+                    for i in (0..n).step_by(V::LANES) {
+                        sums = V::wide_add_powers(sums, V::load(self.list(0, r).add(i)), within::<V>(i, n), lift);
+                    }
                 }
                 (V::wide_total(sums.0), V::wide_total(sums.1))
             };
@@ -290,6 +306,30 @@ impl Steep {
             t *= (1.0 + change).powf(delta);
         }
         (of.w[r], of.t[r]) = (w, t);
+    }
+
+    /// The powers of a row that is not listed, and their slopes.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row whose vectors are marked.
+    #[inline(always)]
+    unsafe fn crowd_powers<V: Vector>(&self, lift: Lift) -> (V::Wide, V::Wide) {
+        // SAFETY: every access stays within `d` floats.
+        unsafe {
+            let Row { key, p, d, words, .. } = self.row::<V>(0);
+            let mut sums = (V::wide_zero(), V::wide_zero());
+            for first in (0..d).step_by(part::<V>()) {
+                let mut word = words.add(first / part::<V>()).read_unaligned();
+                while word != 0 {
+                    let i = first + word.trailing_zeros() as usize * V::LANES;
+                    let len = (d - i).min(V::LANES);
+                    let on = read::<V>(p.add(i), len).gt(V::splat(0.0));
+                    sums = V::wide_add_powers(sums, read::<V>(key.add(i), len), on, lift);
+                    word &= word - 1;
+                }
+            }
+            sums
+        }
     }
 
     /// What the weights of the rows of a group need.
@@ -317,6 +357,86 @@ impl Steep {
         }
     }
 
+    /// `s/s₀` of the entries of a vector that are `on`, and `g`.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn weight<V: Vector, const SCORED: bool>(
+        &self,
+        key: V,
+        on: V::Mask,
+        (least, unit, log): (V, V, V),
+    ) -> (V, V) {
+        let delta = self.delta();
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let one = V::splat(1.0);
+            let fall = V::splat(if SCORED { 1.0 / delta - 1.0 } else { 1.0 - delta } as f32);
+            if SCORED {
+                let x = key.sub(least).mul(unit);
+                let rise = x.add(one).log2_near_one(x);
+                let s = exp2_nonpos(rise.mul(fall)).keep(on);
+                let rise = rise.mul(V::splat(std::f32::consts::LN_2));
+                (s, x.mul(log.sub(rise)).sub(rise).keep(on))
+            } else {
+                (exp2_nonpos(log2(key.mul(unit).max(one)).mul(fall)).keep(on), one)
+            }
+        }
+    }
+
+    /// The products of a row that is not listed: the weights are left in their place, and become products there.
+    ///
+    /// Its slope is `<s/s₀, (v − from) g> − mean <s/s₀, g>`, so that `g` is not needed again.
+    ///
+    /// # Safety
+    /// As [`groups`], for a row whose vectors are marked.
+    #[inline(always)]
+    unsafe fn weigh_crowd<V: Vector, const SCORED: bool>(&self, of: &mut Measures) {
+        // SAFETY: every access stays within `d` floats.
+        unsafe {
+            let Row { key, p, v, out, d, words } = self.row::<V>(0);
+            let (zero, from) = (V::splat(0.0), V::splat(of.from[0]));
+            let measures = (V::splat(of.least[0]), V::splat(of.unit[0]), V::splat(of.log[0]));
+            let mut sums = Sums::<V, 4>::new();
+            for first in (0..d).step_by(part::<V>()) {
+                let mut word = words.add(first / part::<V>()).read_unaligned();
+                let part = sums.part();
+                while word != 0 {
+                    let i = first + word.trailing_zeros() as usize * V::LANES;
+                    let len = (d - i).min(V::LANES);
+                    let on = read::<V>(p.add(i), len).gt(zero);
+                    let (s, g) = self.weight::<V, SCORED>(read::<V>(key.add(i), len), on, measures);
+                    let moved = read::<V>(v.add(i), len).sub(from).keep(on);
+                    write(s, out.add(i), len);
+                    part[0] = part[0].add(s);
+                    part[1] = s.fma(moved, part[1]);
+                    if SCORED {
+                        part[2] = s.fma(g, part[2]);
+                        part[3] = s.mul(g).fma(moved, part[3]);
+                    }
+                    word &= word - 1;
+                }
+                sums.widen();
+            }
+            let [s, sv, bent, bent_v] = sums.totals();
+            of.mean[0] = (sv / s) as f32;
+            of.slope[0] = (bent_v - sv / s * bent) as f32;
+            let (mean, gain) = (V::splat(of.mean[0]), V::splat(of.gain[0]));
+            for first in (0..d).step_by(part::<V>()) {
+                let mut word = words.add(first / part::<V>()).read_unaligned();
+                while word != 0 {
+                    let i = first + word.trailing_zeros() as usize * V::LANES;
+                    let len = (d - i).min(V::LANES);
+                    let on = read::<V>(p.add(i), len).gt(zero);
+                    let w = read::<V>(v.add(i), len).sub(from).sub(mean).keep(on);
+                    write(read::<V>(out.add(i), len).mul(gain).mul(w), out.add(i), len);
+                    word &= word - 1;
+                }
+            }
+        }
+    }
+
     /// `Σ s/s₀` and `Σ (s/s₀)(v − from)` of a row, by lanes; the weights take the place of the keys, and their products
     /// with `g` are listed.
     ///
@@ -324,13 +444,12 @@ impl Steep {
     /// As [`groups`], for a row that is listed.
     #[inline(always)]
     unsafe fn weigh<V: Vector, const SCORED: bool>(&self, r: usize, of: &Measures) -> [V; 2] {
-        let (n, delta) = (of.n[r], self.delta());
+        let n = of.n[r];
         // SAFETY: every access stays within a list of `n` and a vector.
         unsafe {
             let (keys, beside, bent) = (self.list(0, r), self.list(1, r), self.list(2, r));
-            let (one, from, least) = (V::splat(1.0), V::splat(of.from[r]), V::splat(of.least[r]));
-            let (unit, log) = (V::splat(of.unit[r]), V::splat(of.log[r]));
-            let fall = V::splat(if SCORED { 1.0 / delta - 1.0 } else { 1.0 - delta } as f32);
+            let from = V::splat(of.from[r]);
+            let measures = (V::splat(of.least[r]), V::splat(of.unit[r]), V::splat(of.log[r]));
             let mut sums = Sums::<V, 2>::new();
             for first in (0..n).step_by(part::<V>()) {
                 if first > 0 {
@@ -339,18 +458,10 @@ impl Steep {
                 let part = sums.part();
                 for i in (first..n.min(first + self::part::<V>())).step_by(V::LANES) {
                     let on = within::<V>(i, n);
-                    let key = V::load(keys.add(i));
-                    let s = if SCORED {
-                        let x = key.sub(least).mul(unit);
-                        let rise = x.add(one).log2_near_one(x);
-                        let s = exp2_nonpos(rise.mul(fall)).keep(on);
-                        let rise = rise.mul(V::splat(std::f32::consts::LN_2));
-                        let g = x.mul(log.sub(rise)).sub(rise);
-                        s.mul(g.keep(on)).store(bent.add(i));
-                        s
-                    } else {
-                        exp2_nonpos(log2(key.mul(unit).max(one)).mul(fall)).keep(on)
-                    };
+                    let (s, g) = self.weight::<V, SCORED>(V::load(keys.add(i)), on, measures);
+                    if SCORED {
+                        s.mul(g).store(bent.add(i));
+                    }
                     s.store(keys.add(i));
                     let moved = V::load(beside.add(i)).sub(from).keep(on);
                     part[0] = part[0].add(s);
@@ -402,7 +513,7 @@ impl Steep {
             if of.n[r] > 0 && of.gain[r] == f32::INFINITY {
                 return self.alone::<SCORED>(r);
             }
-            if !of.is_even[r] {
+            if !of.is_even[r] && !of.is_crowded {
                 put_back::<V>(self.row::<V>(r), self.list(0, r));
             }
             if SCORED {

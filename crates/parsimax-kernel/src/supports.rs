@@ -1,5 +1,5 @@
 //! Supports of rows as lists, for backward passes that take powers: what is 0 takes no part in them, and few rows have
-//! more than a vector or two that is not.
+//! more than a vector or two that is not. What a list has no room for, on long rows, is gone through where it is.
 //!
 //! A group of rows is gone through step by step. What a step leaves in the lanes of every row is turned, so that what is
 //! one number a row is worked out for all rows of the group at once.
@@ -30,9 +30,13 @@ pub(super) const fn group<V: Vector>(d: usize) -> usize {
     }
 }
 
+/// Entries that a list holds, at most. A support of more is gone through where it is: so no row takes memory in
+/// proportion to its width.
+pub(super) const LISTED: usize = 1 << 13;
+
 /// Floats that the list of a row of that width asks for: vectors are stored whole.
 pub(super) const fn room(d: usize) -> usize {
-    d + MAX_LANES
+    (if d < LISTED { d } else { LISTED }) + MAX_LANES
 }
 
 /// Room for `n` floats that hold nothing yet: what lists ask for is much more than most of them need, and clearing it takes
@@ -109,6 +113,37 @@ pub(super) struct Ends<V> {
     pub(super) p: V,
 }
 
+impl<V: Vector> Ends<V> {
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn new() -> Ends<V> {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let (zero, inf) = (V::splat(0.0), V::splat(f32::INFINITY));
+            Ends { least: inf, most: zero.sub(inf), beside: zero, p: inf }
+        }
+    }
+
+    /// Takes in the entries of a vector that are `on`: their probabilities, keys and what stands beside them.
+    ///
+    /// # Safety
+    /// The CPU has the instruction set of `V`.
+    #[inline(always)]
+    unsafe fn add(&mut self, on: V::Mask, (p, key, beside): (V, V, V)) {
+        // SAFETY: as the caller vouches.
+        unsafe {
+            let inf = V::splat(f32::INFINITY);
+            let low = key.select(on, inf);
+            let is_lower = self.least.gt(low);
+            self.least = low.select(is_lower, self.least);
+            self.beside = beside.select(is_lower, self.beside);
+            self.most = key.select(on, V::splat(f32::NEG_INFINITY)).max(self.most);
+            self.p = p.select(on, inf).min(self.p);
+        }
+    }
+}
+
 /// A row, by pointer, and the words that remember where its support is.
 #[derive(Clone, Copy)]
 pub(super) struct Row {
@@ -159,22 +194,23 @@ pub(super) unsafe fn count<V: Vector>(p: *const f32, d: usize) -> usize {
     n
 }
 
-/// Lists the keys of the support and what stands beside them; returns how many there are, and its ends. Parts of `out`
-/// may be overwritten.
+/// Lists the keys of the support and what stands beside them; returns how many there are, and its ends, or `None` if
+/// they may be more than a list has room for. Parts of `out` may be overwritten.
 ///
 /// # Safety
 /// `key`, `p` and `v` are readable and `out` writable for `d` floats, `words`, if not aligned, for [`words`], the lists
 /// for [`room`]; the CPU has the instruction set of `V`.
 #[inline(always)]
-pub(super) unsafe fn collect<V: Vector>(row: Row, (keys, beside): (*mut f32, *mut f32)) -> (usize, Ends<V>) {
+pub(super) unsafe fn collect<V: Vector>(row: Row, (keys, beside): (*mut f32, *mut f32)) -> Option<(usize, Ends<V>)> {
     let Row { key, p, v, d, words, .. } = row;
     // SAFETY: every access stays within `d` floats, and a list ends no later than the row.
     unsafe {
         mark::<V>(row);
-        let (zero, inf) = (V::splat(0.0), V::splat(f32::INFINITY));
-        let mut ends = Ends { least: inf, most: zero.sub(inf), beside: zero, p: inf };
-        let mut n = 0;
+        let (zero, mut ends, mut n) = (V::splat(0.0), Ends::new(), 0);
         for first in (0..d).step_by(part::<V>()) {
+            if n + (d - first).min(part::<V>()) > LISTED {
+                return None;
+            }
             let mut word = words.add(first / part::<V>()).read_unaligned();
             while word != 0 {
                 let i = first + word.trailing_zeros() as usize * V::LANES;
@@ -183,18 +219,39 @@ pub(super) unsafe fn collect<V: Vector>(row: Row, (keys, beside): (*mut f32, *mu
                 let on = q.gt(zero);
                 k.compress(on, keys.add(n));
                 n += g.compress(on, beside.add(n));
-                let low = k.select(on, inf);
-                let is_lower = ends.least.gt(low);
-                ends.least = low.select(is_lower, ends.least);
-                ends.beside = g.select(is_lower, ends.beside);
-                ends.most = k.select(on, zero.sub(inf)).max(ends.most);
-                ends.p = q.select(on, inf).min(ends.p);
+                ends.add(on, (q, k, g));
                 word &= word - 1;
             }
         }
         // Vectors are read whole.
         zero.store(keys.add(n));
         zero.store(beside.add(n));
+        Some((n, ends))
+    }
+}
+
+/// How many entries the support of a row has whose vectors are [marked](mark), and its ends.
+///
+/// # Safety
+/// As [`collect`], without lists.
+#[inline(always)]
+pub(super) unsafe fn survey<V: Vector>(row: Row) -> (usize, Ends<V>) {
+    let Row { key, p, v, d, words, .. } = row;
+    // SAFETY: every access stays within `d` floats.
+    unsafe {
+        let (mut ends, mut n) = (Ends::new(), 0);
+        for first in (0..d).step_by(part::<V>()) {
+            let mut word = words.add(first / part::<V>()).read_unaligned();
+            while word != 0 {
+                let i = first + word.trailing_zeros() as usize * V::LANES;
+                let len = (d - i).min(V::LANES);
+                let q = read::<V>(p.add(i), len);
+                let on = q.gt(V::splat(0.0));
+                ends.add(on, (q, read::<V>(key.add(i), len), read::<V>(v.add(i), len)));
+                n += V::bits(on).count_ones() as usize;
+                word &= word - 1;
+            }
+        }
         (n, ends)
     }
 }
@@ -268,6 +325,12 @@ impl<V: Vector, const N: usize> Sums<V, N> {
             // SAFETY: as the caller vouches.
             self.part[k] = unsafe { V::splat(0.0) };
         }
+    }
+
+    /// The sums, of all lanes.
+    #[inline(always)]
+    pub(super) fn totals(self) -> [f64; N] {
+        std::array::from_fn(|k| V::wide_total(V::wide_add(self.all[k], self.part[k])))
     }
 
     /// The sums.

@@ -13,7 +13,7 @@
 //! which read every score once and drop every segment once: O(n) whatever the row.
 //!
 //! **In place.** A piece is handed out when every score of it has been read for the last time, so that its value
-//! may take their place (`Score`).
+//! may take their place (`Scores`).
 //!
 //! **Memory.** None but that of the hulls, and of those no more than `KEPT` segments: what lies behind the last of them
 //! is one chord, of which nothing is known but its ends. That is enough to tell which segments a new score does away
@@ -146,50 +146,77 @@ impl Start {
     }
 }
 
-/// A score that is read, or one whose place is written once it has been read.
-pub(crate) trait Score {
-    fn score(&self) -> f32;
+/// Scores that are read, or whose places are written once they have been read.
+pub(crate) trait Scores: Copy {
+    fn len(self) -> usize;
+    fn score(self, k: usize) -> f32;
 }
 
-impl Score for f32 {
+impl Scores for &[f32] {
     #[inline(always)]
-    fn score(&self) -> f32 {
-        *self
+    fn len(self) -> usize {
+        <[f32]>::len(self)
+    }
+    #[inline(always)]
+    fn score(self, k: usize) -> f32 {
+        self[k]
     }
 }
 
-impl Score for Cell<f32> {
+impl Scores for &[Cell<f32>] {
     #[inline(always)]
-    fn score(&self) -> f32 {
-        self.get()
+    fn len(self) -> usize {
+        <[Cell<f32>]>::len(self)
+    }
+    #[inline(always)]
+    fn score(self, k: usize) -> f32 {
+        self[k].get()
+    }
+}
+
+/// Some of the scores that somebody hands out one by one.
+pub(crate) struct Part<'a, F> {
+    pub(crate) of: &'a F,
+    pub(crate) range: (usize, usize),
+}
+
+// By hand: what hands them out need not be `Copy`.
+impl<F> Clone for Part<'_, F> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<F> Copy for Part<'_, F> {}
+
+impl<F: Fn(usize) -> f32> Scores for Part<'_, F> {
+    #[inline(always)]
+    fn len(self) -> usize {
+        self.range.1 - self.range.0
+    }
+    #[inline(always)]
+    fn score(self, k: usize) -> f32 {
+        (self.of)(self.range.0 + k)
     }
 }
 
 /// Scores, measured from `top`.
-pub(crate) struct Stretch<'a, S> {
-    pub(crate) z: &'a [S],
+#[derive(Clone, Copy)]
+pub(crate) struct Stretch<Z> {
+    pub(crate) z: Z,
     pub(crate) top: f64,
     /// Whether the ends are free; an end that is not has a neighbour below.
     pub(crate) free: (bool, bool),
 }
 
-// By hand: what a stretch refers to need not be `Copy`.
-impl<S> Clone for Stretch<'_, S> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-impl<S> Copy for Stretch<'_, S> {}
-
-impl<S: Score> Stretch<'_, S> {
+impl<Z: Scores> Stretch<Z> {
     #[inline(always)]
     fn y(&self, k: usize) -> f64 {
-        f64::from(self.z[k].score()) - self.top
+        f64::from(self.z.score(k)) - self.top
     }
     /// `k`, or the last of the scores equal to it that follow: equal neighbours share a piece, and no rounding
     /// may part them.
     fn tied(&self, mut k: usize) -> usize {
-        while k + 1 < self.z.len() && self.z[k + 1].score() == self.z[k].score() {
+        while k + 1 < self.z.len() && self.z.score(k + 1) == self.z.score(k) {
             k += 1;
         }
         k
@@ -202,7 +229,7 @@ fn first(free: (bool, bool), lambda: f64) -> Start {
 }
 
 /// Calls `emit` with the pieces of the prox of a stretch of at least one score, in their order.
-pub(crate) fn prox<S: Score>(s: Stretch<'_, S>, lambda: f64, hulls: &mut Hulls, mut emit: impl FnMut(Piece)) {
+pub(crate) fn prox<Z: Scores>(s: Stretch<Z>, lambda: f64, hulls: &mut Hulls, mut emit: impl FnMut(Piece)) {
     let n = s.z.len();
     // One score, or as good as one.
     if s.tied(0) + 1 == n {
@@ -272,7 +299,7 @@ impl Fan {
 /// The slopes to the walls come from a running sum, so that a step waits for one addition and one comparison of the
 /// step before, however many operations it takes.
 #[inline(always)]
-fn direct<S: Score>(s: Stretch<'_, S>, from: usize, start: Start, lambda: f64) -> (Piece, usize, Start) {
+fn direct<Z: Scores>(s: Stretch<Z>, from: usize, start: Start, lambda: f64) -> (Piece, usize, Start) {
     let n = s.z.len();
     let first = s.y(from);
     let mut fan = Fan {
@@ -331,8 +358,8 @@ fn direct<S: Score>(s: Stretch<'_, S>, from: usize, start: Start, lambda: f64) -
 ///
 /// The next slope lies between the first slopes of the two. Where they cross, one of them is a single segment,
 /// and the string follows the first segment of the other.
-fn by_hulls<S: Score>(
-    s: Stretch<'_, S>,
+fn by_hulls<Z: Scores>(
+    s: Stretch<Z>,
     from: usize,
     start: Start,
     lambda: f64,
@@ -387,9 +414,9 @@ fn by_hulls<S: Score>(
 
 impl Hull {
     /// The hull of scores that were pushed before and not kept; the last of the stretch brings what its end does.
-    fn read<S: Score>(
+    fn read<Z: Scores>(
         &mut self,
-        s: Stretch<'_, S>,
+        s: Stretch<Z>,
         range: Range<usize>,
         end: f64,
         corner: impl Fn(Segment, Segment) -> bool + Copy,
@@ -522,7 +549,7 @@ mod tests {
         // Ascending: the string follows a wall, and every score is a piece that is noticed some 2,000 scores later.
         let z: Vec<f32> = (0..300_000).map(|k| k as f32 * 1e-3).collect();
         let (lambda, mut hulls, mut count) = (2e3, Hulls::default(), 0);
-        prox(Stretch { z: &z, top: 0.0, free: (true, true) }, lambda, &mut hulls, |_| count += 1);
+        prox(Stretch { z: &z[..], top: 0.0, free: (true, true) }, lambda, &mut hulls, |_| count += 1);
         assert!(count > 290_000, "{count}");
         for hull in [&hulls.upper, &hulls.lower] {
             assert!(hull.segments.capacity() <= 16 * SPENT, "{}", hull.segments.capacity());

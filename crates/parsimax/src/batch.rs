@@ -153,6 +153,10 @@ impl<'a> Plan<'a> {
         {
             return self.write_across(target.packed_mut(out.data), &order, across, &work);
         }
+        if len * size_of::<T>() > BLOCK && target.is_contiguous() {
+            let place = |row| target.position(row).0 as usize;
+            return (0..count).map(|row| work(row..row + 1, &mut out.data[place(row)..place(row) + len])).collect();
+        }
         // Rows that are not contiguous are computed block by block into packed memory and put in place by
         // the caller's thread.
         let chunks = BLOCK / (self.chunk_rows() * len * size_of::<T>());
@@ -167,6 +171,12 @@ impl<'a> Plan<'a> {
             }
         }
         results
+    }
+
+    /// Whether results would be copied in proportion to a row.
+    pub(crate) fn would_copy<T>(&self, target: &RowLayout) -> bool {
+        let is_long = self.z.len * size_of::<T>() > BLOCK;
+        is_long && !target.is_contiguous() && target.interleaved().is_none()
     }
 
     /// The same where long rows lie across each other, `across` of them side by side: each is computed as if it lay there

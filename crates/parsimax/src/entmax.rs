@@ -203,9 +203,15 @@ separable_mapping! {
         p.clear();
         p.resize(z.len(), 0.0);
         crate::separable::forward(self, z, &mut p, scratch);
-        let gradient = alpha_gradient(&p, v, self.alpha);
+        let gradient =
+            alpha_gradient(|| p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(p, v)| (*p, *v)), self.alpha);
         scratch.c = p;
         Some(gradient)
+    }
+    fn parameter_vjp_by(&self, row: &crate::mapping::LongRow<'_>) -> Option<f64> {
+        let Some(law) = (row.law)() else { return Some(alpha_gradient(|| row.on_support(), self.alpha)) };
+        let pairs = || (0..row.d).filter_map(|i| Some((law.p((row.z)(i)?), (row.v)(i))));
+        Some(alpha_gradient(|| pairs().filter(|(p, _)| *p > 0.0), self.alpha))
     }
     fn form(&self) -> Option<Form> {
         Some(Form::Entmax { alpha: self.alpha, gamma: self.gamma })
@@ -250,22 +256,21 @@ fn negative_tsallis_by(each: Visit<'_>, alpha: f64) -> f64 {
 ///
 /// Numerator and denominator are linear in `r`, which grows like p^{−δ}. Both are scaled by e^{−c}
 /// with `c` large enough that a tiny probability under a large α does not overflow.
-fn alpha_gradient(p: &[f64], v: &[f64], alpha: f64) -> f64 {
+fn alpha_gradient<I: Iterator<Item = (f64, f64)>>(support: impl Fn() -> I, alpha: f64) -> f64 {
     let delta = alpha - 1.0;
-    let support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0);
     let steepest = support().map(|(p, _)| -delta * p.ln()).fold(0.0, f64::max);
     let c = (steepest - 600.0).max(0.0);
     let curvature = |p: f64| p.ln() * p.ln() * phi2(-delta * p.ln(), c);
-    let top = numeric::max(p);
+    let top = support().map(|(p, _)| p).fold(0.0, f64::max);
     let (log, bend) = (|p: f64| (p / top).ln(), |p: f64| curvature(p) - curvature(top));
-    let mass = numeric::sum(support().map(|(p, _)| *p));
-    let mean_log = numeric::sum(support().map(|(p, _)| p * log(*p))) / mass;
-    let mean_bend = numeric::sum(support().map(|(p, _)| p * bend(*p))) / mass;
+    let mass = numeric::sum(support().map(|(p, _)| p));
+    let mean_log = numeric::sum(support().map(|(p, _)| p * log(p))) / mass;
+    let mean_bend = numeric::sum(support().map(|(p, _)| p * bend(p))) / mass;
     let entropy = -(top.ln() + mean_log);
     let mean = curvature(top) + mean_bend;
     let bracket = |p: f64| (mean_bend - bend(p)) * (1.0 + delta * entropy) - delta * (log(p) - mean_log) * mean;
     let scale = (1.0 + delta * entropy) * (-c).exp() + delta * delta * mean;
-    numeric::sum(support().map(|(p, v)| v * p * bracket(*p))) / scale
+    numeric::sum(support().map(|(p, v)| v * p * bracket(p))) / scale
 }
 
 /// `e^{−c}·(eˣ − 1 − x)/x²`; ½·e^{−c} at `x = 0`.
@@ -299,7 +304,7 @@ mod tests {
     fn the_gradient_in_alpha_does_not_overflow() {
         // p₂ = w → 0 under α = 10: p₂^{1−α} = 10⁵⁴⁰ is beyond f64, the gradient is not. Two entries with
         // (δΔ + w^δ)^{1/δ} + w = 1 have δΔ = 1 at w = 0, and ∂w/∂δ = −∂(δΔ)^{1/δ}/∂δ = −1/δ².
-        let g = alpha_gradient(&[1.0 - 1e-60, 1e-60], &[0.0, 1.0], 10.0);
+        let g = alpha_gradient(|| [(1.0 - 1e-60, 0.0), (1e-60, 1.0)].into_iter(), 10.0);
         assert!((g + 1.0 / 81.0).abs() < 1e-12, "{g}");
     }
 }

@@ -30,8 +30,10 @@
 
 use crate::error::check_gamma;
 use crate::kernel::{Map, Structure};
-use crate::mapping::{Scores, Visit};
+use crate::law::Form;
+use crate::mapping::{LongRow, Scores, Visit};
 use crate::numeric;
+use crate::pieces::Fused;
 use crate::prox::{self, tv1d};
 use crate::registry::Entry;
 use crate::single::Kernel;
@@ -216,6 +218,10 @@ impl Mapping for Fusedmax {
         Some(gradient)
     }
 
+    fn parameter_vjp_by(&self, row: &LongRow<'_>) -> Option<f64> {
+        Some(Fused::of(self)?.slope(row))
+    }
+
     /// Groups are read from the row: neighbouring positions with equal probability. That is what
     /// [`forward_row`](Mapping::forward_row) wrote; in a narrower type two groups may have been rounded to
     /// the same value.
@@ -231,6 +237,10 @@ impl Mapping for Fusedmax {
 
     fn regularized(&self) -> Option<&dyn Regularized> {
         Some(self)
+    }
+
+    fn form(&self) -> Option<Form> {
+        (self.lambda == 0.0).then_some(Form::Entmax { alpha: 2.0, gamma: self.gamma })
     }
 
     fn kernel(&self) -> Option<Kernel> {

@@ -6,7 +6,8 @@
 
 use crate::threshold::capped::Capped;
 use crate::threshold::mean::Mean;
-use crate::threshold::{anchored, tsallis};
+use crate::threshold::norm::Roots;
+use crate::threshold::{anchored, squared_norm, tsallis};
 use crate::{hourglass, numeric};
 
 /// Such a mapping with its constants.
@@ -19,10 +20,17 @@ pub enum Form {
         /// γ.
         gamma: f64,
     },
-    /// Normmax of strength γ, 1 < α ≤ 2: powers of an entmax.
+    /// Normmax of strength γ, α > 1: up to α = 2 powers of an entmax, beyond it roots of their own.
     Normmax {
         /// α.
         alpha: f64,
+        /// γ.
+        gamma: f64,
+    },
+    /// Sq-pnorm-max of strength γ, where p = 1 + m < 2.
+    SquaredNorm {
+        /// m.
+        m: f64,
         /// γ.
         gamma: f64,
     },
@@ -57,6 +65,10 @@ pub(crate) enum Law {
     Steep { lift: anchored::Lift, total: f64 },
     /// A power of another, over its sum.
     Power { base: Box<Law>, exponent: f64, total: f64 },
+    /// Roots, over their sum.
+    Root { roots: Roots, total: f64 },
+    /// `power((z − max z)/mγ − s)`, over its sum.
+    Squared { m: f64, gamma: f64, top: f64, s: f64, total: f64 },
     /// `w exp((z − max z)/γ)` over its sum, where w is 1 from `least` on and `outside` below.
     Weighted { gamma: f64, top: f64, least: f64, outside: f64, total: f64 },
     /// A budget; `None` if it is enough for everybody.
@@ -69,6 +81,7 @@ impl Form {
     pub(crate) fn window(self) -> Option<f64> {
         match self {
             Self::Entmax { alpha, gamma } if alpha > 1.0 => Some(gamma / (alpha - 1.0)),
+            Self::Normmax { gamma, .. } | Self::SquaredNorm { gamma, .. } => Some(gamma),
             _ => None,
         }
     }
@@ -78,6 +91,7 @@ impl Form {
         match self {
             Self::Entmax { gamma, .. }
             | Self::Normmax { gamma, .. }
+            | Self::SquaredNorm { gamma, .. }
             | Self::Hourglass { gamma, .. }
             | Self::Evidence { gamma, .. }
             | Self::Budget { gamma, .. } => gamma,
@@ -101,6 +115,13 @@ impl Form {
                 // Without any strength the largest share everything.
                 let gamma = hourglass::strength(q, gamma, sum, count).max(f64::MIN_POSITIVE);
                 return Self::Entmax { alpha: 2.0, gamma }.law(scores);
+            }
+            Self::Normmax { alpha, gamma } if alpha > 2.0 => {
+                Law::Root { roots: Roots::of(scores.clone(), alpha - 1.0, gamma), total: 1.0 }
+            }
+            Self::SquaredNorm { m, gamma } => {
+                let s = squared_norm::root(scores.clone().map(|(z, n)| ((z - top) / gamma / m, n)), m);
+                Law::Squared { m, gamma, top, s, total: 1.0 }
             }
             Self::Normmax { alpha, gamma } => {
                 let delta = (alpha - 1.0) / alpha;
@@ -127,6 +148,8 @@ impl Form {
             Law::Smooth { total, .. }
             | Law::Steep { total, .. }
             | Law::Power { total, .. }
+            | Law::Root { total, .. }
+            | Law::Squared { total, .. }
             | Law::Weighted { total, .. } => *total = sum,
             Law::Capped(_) => {}
         }
@@ -140,6 +163,8 @@ impl Law {
         match self {
             Self::Smooth { delta, gamma, top, t, total } => tsallis::power(*delta, (z - top) / gamma - t) / total,
             Self::Steep { lift, total } => lift.p(z) / total,
+            Self::Root { roots, total } => roots.of_score(z) / total,
+            Self::Squared { m, gamma, top, s, total } => tsallis::power(*m, (z - top) / gamma / m - s) / total,
             Self::Power { base, exponent, total } => base.p(z).powf(*exponent) / total,
             Self::Weighted { gamma, top, least, outside, total } => {
                 let weight = if z >= *least { 1.0 } else { *outside };
@@ -178,8 +203,12 @@ mod tests {
             .map(|budget| Box::new(Budget::new(budget).unwrap().with_gamma(0.7).unwrap()) as Box<dyn Mapping>);
         let named = ["ev-softmax", "sparsehourglass", "normmax"].map(|name| build(name, &Options::default()).unwrap());
         let flat = build("normmax", &Options { alpha: Some(1.3), ..Options::default() }).unwrap();
+        let steep = [2.3, 7.0].map(|alpha| Options { alpha: Some(alpha), gamma: Some(0.7), ..Options::default() });
+        let steep = steep.map(|options| build("normmax", &options).unwrap());
+        let squared = [1.01, 1.5, 1.9].map(|p| Options { p: Some(p), gamma: Some(0.7), ..Options::default() });
+        let squared = squared.map(|options| build("sq-pnorm-max", &options).unwrap());
         let trained = build("ev-softmax", &Options { eps: Some(1e-6), ..Options::default() }).unwrap();
-        let others = named.into_iter().chain([flat, trained]);
+        let others = named.into_iter().chain([flat, trained]).chain(steep).chain(squared);
         for mapping in entmax.into_iter().chain(budget).chain(others) {
             let form = mapping.form().unwrap();
             for round in 0..200 {

@@ -53,6 +53,7 @@
 mod attention;
 mod batch;
 pub mod budget;
+mod counted;
 mod csr;
 pub mod entmax;
 mod error;
@@ -69,6 +70,7 @@ pub mod normmax;
 mod numeric;
 pub mod oscarmax;
 pub mod oscarmax_approx;
+mod pieces;
 mod place;
 mod prox;
 pub mod registry;

@@ -6,7 +6,7 @@
 //! [`Rows`](crate::Rows), so a mapping's file holds nothing but its mathematics.
 
 use crate::Result;
-use crate::law::Form;
+use crate::law::{Form, Law};
 use crate::prox::Block;
 use crate::prox::tv1d::Tube;
 use crate::single::{Kernel, Single};
@@ -138,6 +138,13 @@ pub trait Mapping: Send + Sync {
         false
     }
 
+    /// The gradient in the shape parameter of a long row without memory in proportion to it; `None` if the mapping has
+    /// no such way.
+    #[doc(hidden)]
+    fn parameter_vjp_by(&self, _row: &LongRow<'_>) -> Option<f64> {
+        None
+    }
+
     /// Whether a derivative from the support alone asks which of its entries are neighbours.
     #[doc(hidden)]
     fn has_neighbours(&self) -> bool {
@@ -171,6 +178,26 @@ pub trait Mapping: Send + Sync {
     /// The sum of every row: 1, but for [`Budget`](crate::Budget).
     fn total(&self, _d: usize) -> f64 {
         1.0
+    }
+}
+
+/// A row whose entries are handed out by their place.
+pub struct LongRow<'a> {
+    pub(crate) d: usize,
+    pub(crate) z: Scores<'a>,
+    /// Probabilities, 0 where an entry takes no part.
+    pub(crate) p: &'a dyn Fn(usize) -> f64,
+    pub(crate) v: &'a dyn Fn(usize) -> f64,
+    /// Whether scores and probabilities are in a narrower type than they are computed in.
+    pub(crate) is_rounded: bool,
+    /// How the probabilities depend on the scores, if they were rounded.
+    pub(crate) law: &'a dyn Fn() -> Option<Law>,
+}
+
+impl LongRow<'_> {
+    /// Probabilities above 0, and what comes in there.
+    pub(crate) fn on_support(&self) -> impl Iterator<Item = (f64, f64)> {
+        (0..self.d).map(|i| ((self.p)(i), i)).filter(|(p, _)| *p > 0.0).map(|(p, i)| (p, (self.v)(i)))
     }
 }
 
@@ -273,6 +300,9 @@ impl<M: Mapping + ?Sized> Mapping for $pointer {
     }
     fn vjp_scattered(&self, z: Scores<'_>, p: &[f64], v: &[f64], out: &mut [f64]) -> bool {
         (**self).vjp_scattered(z, p, v, out)
+    }
+    fn parameter_vjp_by(&self, row: &LongRow<'_>) -> Option<f64> {
+        (**self).parameter_vjp_by(row)
     }
     fn has_neighbours(&self) -> bool {
         (**self).has_neighbours()

@@ -115,9 +115,10 @@ impl Normmax {
     }
 
     /// `<v, ∂p/∂α>`; both factors of `(I − 1pᵀ)` act on the two vectors, so one sum is left.
-    fn gradient_in_alpha(&self, p: &[f64], v: &[f64]) -> f64 {
-        let (m, n) = (self.m(), numeric::norm(p, self.alpha));
-        let on_support = || p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(p, v)| (p / n, *v));
+    fn gradient_in_alpha<I: Iterator<Item = (f64, f64)>>(&self, pairs: impl Fn() -> I) -> f64 {
+        let m = self.m();
+        let n = numeric::norm_by(&|visit| pairs().for_each(|(p, _)| visit(p)), self.alpha);
+        let on_support = || pairs().map(|(p, v)| (p / n, v));
         let mean_log = numeric::sum(on_support().map(|(r, _)| r.powf(self.alpha) * r.ln()));
         let c = |r: f64| r.powf(m) * (r.ln() - m / (1.0 + m) * mean_log);
         let total = numeric::sum(on_support().map(|(r, _)| r));
@@ -135,8 +136,7 @@ normed_mapping! {
         Some(self)
     }
     fn form(&self) -> Option<Form> {
-        // Beyond, the digits of a probability are in the base of its root, which is found otherwise.
-        (self.alpha <= 2.0).then_some(Form::Normmax { alpha: self.alpha, gamma: self.gamma })
+        Some(Form::Normmax { alpha: self.alpha, gamma: self.gamma })
     }
 }
 

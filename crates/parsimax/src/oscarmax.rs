@@ -26,9 +26,11 @@
 //! from the right. A large λ gives the uniform distribution. Equal scores get equal bits, and permuting
 //! the scores permutes the bits of the answer, as all arithmetic happens in sorted order.
 
+use crate::counted;
 use crate::error::check_gamma;
 use crate::kernel::{Map, Structure};
-use crate::mapping::{Scores, Visit};
+use crate::law::Form;
+use crate::mapping::{LongRow, Scores, Visit};
 use crate::numeric;
 use crate::prox::{self, isotonic};
 use crate::registry::Entry;
@@ -292,6 +294,10 @@ impl Mapping for Oscarmax {
         Some(gradient)
     }
 
+    fn parameter_vjp_by(&self, row: &LongRow<'_>) -> Option<f64> {
+        (self.lambda > 0.0).then(|| counted::slope(row))
+    }
+
     /// Groups are read from the row: equal probabilities. That is what
     /// [`forward_row`](Mapping::forward_row) wrote; in a narrower type two groups may have been rounded to
     /// the same value. O(|S| log |S|), for the groups are scattered.
@@ -310,6 +316,10 @@ impl Mapping for Oscarmax {
 
     fn regularized(&self) -> Option<&dyn Regularized> {
         Some(self)
+    }
+
+    fn form(&self) -> Option<Form> {
+        (self.lambda == 0.0).then_some(Form::Entmax { alpha: 2.0, gamma: self.gamma })
     }
 
     fn kernel(&self) -> Option<Kernel> {

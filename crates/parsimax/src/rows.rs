@@ -15,7 +15,9 @@
 //! the number of threads.
 
 use crate::batch::{CleanRow, Plan, at_row};
-use crate::mapping::Scratch;
+use crate::counted::Oscar;
+use crate::mapping::{LongRow, Scratch};
+use crate::place::{Place, scattered};
 use crate::{Error, Float, Mapping, Result, View, ViewMut};
 use crate::{single, structured};
 use std::ops::Range;
@@ -120,6 +122,10 @@ impl<'a, M: Mapping> Rows<'a, M> {
         self.mappings.iter().any(Mapping::has_neighbours)
     }
 
+    pub(crate) fn mappings(&self) -> &[M] {
+        self.mappings
+    }
+
     pub(crate) fn name(&self) -> &'static str {
         self.mappings[0].name()
     }
@@ -185,6 +191,9 @@ impl<'a, M: Mapping> Rows<'a, M> {
             let mut buffers = Buffers::default();
             range
                 .map(|row| {
+                    if let Some(done) = self.parameter_without_copy(&plan, &z, (&p, &v), row) {
+                        return done;
+                    }
                     let Buffers { gather: [gz, gp, gv], work: Work { clean, p: wp, v: wv, scratch, .. } } =
                         &mut buffers;
                     let z = plan.z.read(z.data, row, gz);
@@ -207,6 +216,43 @@ impl<'a, M: Mapping> Rows<'a, M> {
             gradient[self.group(row)] += value?;
         }
         Ok(gradient)
+    }
+
+    /// The gradient in the parameter from a long row without a copy of it; `None` if it needs none, or cannot do
+    /// without.
+    fn parameter_without_copy<T: Float>(
+        &self,
+        plan: &Plan<'_>,
+        z: &View<'_, T>,
+        (p, v): (&View<'_, T>, &View<'_, T>),
+        row: usize,
+    ) -> Option<Result<f64>> {
+        if plan.z.len <= single::COPIED {
+            return None;
+        }
+        let (mapping, z) = (self.mapping(row), scattered(plan, z.data, row));
+        if let Some(i) = z.bad() {
+            return Some(Err(plan.bad_score(row, i, z.score(i).widen())));
+        }
+        let at = |x: &View<'_, T>| x.layout.rows(plan.axis).position(row);
+        let entry = |x: &View<'_, T>, (first, step): (isize, isize), i: usize| -> f64 {
+            x.data[(first + i as isize * step) as usize].widen()
+        };
+        let (of_p, of_v) = (at(p), at(v));
+        if let Some(oscar) = Oscar::of(mapping).filter(|_| size_of::<T>() == size_of::<u16>()) {
+            return Some(Ok(oscar.slope(&z, |i| entry(p, of_p, i), |i| entry(v, of_v, i))));
+        }
+        let is_rounded = size_of::<T>() < size_of::<f64>();
+        let slope = mapping.parameter_vjp_by(&LongRow {
+            d: plan.z.len,
+            z: &|i| z.counts(i).then(|| z.score(i).widen()),
+            p: &|i| if z.counts(i) { entry(p, of_p, i) } else { 0.0 },
+            v: &|i| entry(v, of_v, i),
+            is_rounded,
+            law: &|| mapping.form().filter(|_| is_rounded).and_then(|form| z.law(form)),
+        })?;
+        // Nothing takes part, and nothing depends on anything.
+        Some(Ok(if slope.is_nan() && z.entries().next().is_none() { 0.0 } else { slope }))
     }
 
     /// [`vjp`](Rows::vjp) and [`parameter_vjp`](Rows::parameter_vjp) together: what the backward pass of a
@@ -233,6 +279,10 @@ impl<'a, M: Mapping> Rows<'a, M> {
         }
         let chunks = plan.write(out, |rows, out| {
             let mut slopes = vec![0.0; rows.len()];
+            if rows.len() == 1 && self.is_constant(&plan, &p, &v, rows.start) {
+                out.fill(T::default());
+                return Ok(slopes);
+            }
             let done = self.by_kernel(&plan, &z, Some((&p, &v)), rows, out, Some(&mut slopes));
             done.unwrap_or(Ok(())).map(|()| slopes)
         });
@@ -263,6 +313,16 @@ impl<'a, M: Mapping> Rows<'a, M> {
             plan.fits("v", v.shape())?;
         }
         let tolerated = |e: &Error| policy == Policy::FillNan && matches!(e, Error::Score { .. });
+        let target = out.layout.rows(plan.axis);
+        if operation != Operation::Jvp && plan.would_copy::<T>(&target) && self.is_anywhere::<T>() {
+            let mut first = None;
+            for row in 0..plan.z.count() {
+                let place = Place::at(&mut *out.data, target.position(row), plan.z.len);
+                let issue = self.anywhere(&plan, z, pv, row, place).and_then(Result::err);
+                first = first.or(issue.filter(|e| !tolerated(e)));
+            }
+            return first.map_or(Ok(()), Err);
+        }
         let issues = plan.write(out, |rows, out| self.chunk(operation, &plan, z, pv, rows, out, tolerated));
         issues.into_iter().flatten().next().map_or(Ok(()), Err)
     }

@@ -207,7 +207,10 @@ macro_rules! normed_mapping {
                 v: &[f64],
                 _scratch: &mut $crate::Scratch,
             ) -> Option<f64> {
-                Some(self.$gradient(p, v))
+                Some(self.$gradient(|| p.iter().zip(v).filter(|(p, _)| **p > 0.0).map(|(p, v)| (*p, *v))))
+            }
+            fn parameter_vjp_by(&self, row: &$crate::mapping::LongRow<'_>) -> Option<f64> {
+                Some(self.$gradient(|| row.on_support()))
             }
             fn support_row(
                 &self,

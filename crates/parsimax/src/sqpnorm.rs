@@ -30,6 +30,7 @@
 
 use crate::error::{check, check_gamma};
 use crate::kernel::{Map, Structure};
+use crate::law::Form;
 use crate::mapping::Visit;
 use crate::numeric;
 use crate::registry::Entry;
@@ -111,8 +112,8 @@ struct Curvature {
 }
 
 impl Curvature {
-    fn new(y: &[f64], m: f64) -> Self {
-        let support = || y.iter().copied().filter(|y| *y > 0.0);
+    /// That of a row, given its support.
+    fn new<I: Iterator<Item = f64>>(support: impl Fn() -> I, m: f64) -> Self {
         let lift = numeric::sum(support().map(|y| raised(y, m)));
         let drop = numeric::sum(support().map(|y| raised(y, -m)));
         // Σ y^{1+m} · Σ y^{1−m} − 1 + m; the first-order terms of lift + drop cancel one by one.
@@ -143,36 +144,50 @@ fn raised(y: f64, m: f64) -> f64 {
     if x.abs() < 1.0 { y * x.exp_m1() } else { y.powf(1.0 + m) - y }
 }
 
-/// `<y, v>/Σy`: the division matters when `y` was rounded to a narrower type.
-fn mean(y: &[f64], v: &[f64]) -> f64 {
-    numeric::dot(y, v) / numeric::sum(y.iter().copied())
+/// `Jᵀv` of an entry with mass, as a function of its probability and of what comes in there, given those of all of
+/// them.
+///
+/// Probabilities are measured by their sum: rounded to a narrower type, many small ones miss 1 by more than `Σ y^p` is,
+/// and the curvature would have no digits.
+pub(crate) fn slopes<I: Iterator<Item = (f64, f64)>>(
+    on_support: impl Fn() -> I,
+    m: f64,
+    gamma: f64,
+) -> impl Fn(f64, f64) -> f64 {
+    let total = numeric::sum(on_support().map(|(y, _)| y));
+    let pairs = || on_support().map(|(y, v)| (y / total, v));
+    let curvature = Curvature::new(|| pairs().map(|(y, _)| y), m);
+    let scale = 1.0 / (gamma * curvature.scale());
+    let centre = numeric::sum(pairs().map(|(y, v)| y * v));
+    let along = numeric::sum(pairs().map(|(y, v)| curvature.eta(y) * (v - centre))) / curvature.total;
+    move |y, v| {
+        let y = y / total;
+        scale * (curvature.sigma(y) * (v - centre) - curvature.eta(y) * along)
+    }
 }
 
 impl SqPnormMax {
     fn vjp(&self, y: &[f64], v: &[f64], out: &mut [f64]) {
-        let curvature = Curvature::new(y, self.m());
-        let scale = 1.0 / (self.gamma * curvature.scale());
-        let centre = mean(y, v);
-        let on_support = || y.iter().zip(v).filter(|(y, _)| **y > 0.0);
-        let along = numeric::sum(on_support().map(|(y, v)| curvature.eta(*y) * (v - centre))) / curvature.total;
+        let on_support = || y.iter().zip(v).filter(|(y, _)| **y > 0.0).map(|(y, v)| (*y, *v));
+        let slope = slopes(on_support, self.m(), self.gamma);
         for (out, (y, v)) in out.iter_mut().zip(y.iter().zip(v)) {
-            *out =
-                if *y > 0.0 { scale * (curvature.sigma(*y) * (v - centre) - curvature.eta(*y) * along) } else { 0.0 };
+            *out = if *y > 0.0 { slope(*y, *v) } else { 0.0 };
         }
     }
 
     /// `<v, ∂y/∂p>`.
-    fn gradient_in_p(&self, y: &[f64], v: &[f64]) -> f64 {
-        let m = self.m();
-        let curvature = Curvature::new(y, m);
-        let on_support = || y.iter().zip(v).filter(|(y, _)| **y > 0.0);
+    fn gradient_in_p<I: Iterator<Item = (f64, f64)>>(&self, on_support: impl Fn() -> I) -> f64 {
+        let (m, total) = (self.m(), numeric::sum(on_support().map(|(y, _)| y)));
+        let on_support = || on_support().map(|(y, v)| (y / total, v));
+        let curvature = Curvature::new(|| on_support().map(|(y, _)| y), m);
         let log_norm = curvature.lift.ln_1p() / (1.0 + m);
         let mean_log = numeric::sum(on_support().map(|(y, _)| y.powf(1.0 + m) * y.ln())) / (1.0 + curvature.lift);
         let shift = (1.0 - m) / (1.0 + m) * (mean_log - log_norm) - log_norm;
         let c = |y: f64| ((1.0 - m) * log_norm + m * y.ln()).exp() * (y.ln() + shift);
-        let (v_centre, c_centre) = (mean(y, v), numeric::sum(on_support().map(|(y, _)| y * c(*y))));
+        let v_centre = numeric::sum(on_support().map(|(y, v)| y * v));
+        let c_centre = numeric::sum(on_support().map(|(y, _)| y * c(y)));
         let terms = |f: &dyn Fn(f64, f64, f64) -> f64| {
-            numeric::sum(on_support().map(|(y, v)| f(*y, v - v_centre, c(*y) - c_centre)))
+            numeric::sum(on_support().map(|(y, v)| f(y, v - v_centre, c(y) - c_centre)))
         };
         let direct = terms(&|y, v, c| curvature.sigma(y) * v * c);
         let (v_along, c_along) = (terms(&|y, v, _| curvature.eta(y) * v), terms(&|y, _, c| curvature.eta(y) * c));
@@ -184,6 +199,10 @@ normed_mapping! {
     SqPnormMax,
     "sq-pnorm-max",
     gradient_in_p,
+    fn form(&self) -> Option<Form> {
+        let Self { p, gamma } = *self;
+        Some(if p == 2.0 { Form::Entmax { alpha: p, gamma } } else { Form::SquaredNorm { m: self.m(), gamma } })
+    }
     fn kernel(&self) -> Option<Kernel> {
         if self.p == 2.0 { Kernel::new(Map::Sparsemax, self.gamma) } else { None }
     }

@@ -5,7 +5,7 @@
 
 use parsimax::loss::{FenchelYoung, Target};
 use parsimax::registry::{Options, build};
-use parsimax::{Mapping, Rows, View, ViewMut};
+use parsimax::{Mapping, Rows, Scratch, View, ViewMut};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -61,12 +61,17 @@ fn inputs(d: usize) -> Vec<Vec<f32>> {
 const NAMED: [&str; 8] =
     ["softmax", "sparsemax", "entmax15", "ev-softmax", "sparsehourglass", "normmax", "budget", "sq-pnorm-max"];
 
-/// Mappings, with the α of those that have one.
-fn mappings() -> Vec<(Box<dyn Mapping>, f64)> {
-    let entmax = |alpha| (build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap(), alpha);
-    let named = NAMED.map(|name| (build(name, &Options::default()).unwrap(), 0.0));
-    let steep = (build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap(), 0.0);
-    named.into_iter().chain([steep]).chain([1.1, 1.25, 1.75, 3.0].map(entmax)).collect()
+/// Those and some with an exponent.
+fn mappings() -> Vec<Box<dyn Mapping>> {
+    let entmax = |alpha| build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+    let named = NAMED.map(|name| build(name, &Options::default()).unwrap());
+    let steep = build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap();
+    named.into_iter().chain([steep]).chain([1.1, 1.25, 1.75, 2.5, 3.0, 8.0].map(entmax)).collect()
+}
+
+/// Oscarmax with a penalty.
+fn oscarmax(lambda: f64) -> Box<dyn Mapping> {
+    build("oscarmax", &Options { lambda: Some(lambda), ..Options::default() }).unwrap()
 }
 
 /// Fusedmax with a penalty.
@@ -81,17 +86,13 @@ fn single_precision_takes_less_than_a_megabyte_beyond_its_output() {
         let n = shape[0] * shape[1];
         let (mut p, mut gradient) = (vec![0.0f32; n], vec![0.0f32; n]);
         for z in inputs(n) {
-            for (mapping, alpha) in mappings() {
+            for mapping in mappings() {
                 for threads in [false, true] {
                     let rows = Rows::new(&mapping);
                     let rows = if threads { rows } else { rows.single_threaded() };
                     let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
                     let bytes = peak(|| rows.forward(z, p).unwrap());
                     assert!(bytes < MEGABYTE, "{} of {shape:?}: {bytes} bytes", mapping.name());
-                }
-                // Beyond α = 2 the backward pass lists the support, which is small but for equal scores.
-                if alpha > 2.0 {
-                    continue;
                 }
                 let bytes = peak(|| {
                     let [z, p, v] = [&z, &p, &z].map(|x| View::new(x, &shape).unwrap());
@@ -187,8 +188,8 @@ fn gradients_of_masked_rows_and_of_groups_take_less_than_a_megabyte_beyond_the_o
     let (mut p, mut gradient, masks) = (vec![0.0f32; n], vec![0.0f32; n], masks(n));
     for z in inputs(n) {
         for mapping in in_place() {
-            // Hourglass needs its scores beside the gradient; beyond α = 2 entmax lists the support.
-            if mapping.name() == "sparsehourglass" || mapping.name() == "entmax" {
+            // Hourglass needs its scores beside the gradient.
+            if mapping.name() == "sparsehourglass" {
                 continue;
             }
             for mask in &masks {
@@ -212,6 +213,102 @@ fn gradients_of_masked_rows_and_of_groups_take_less_than_a_megabyte_beyond_the_o
             assert!(gradient.iter().all(|g| g.abs() < 1e-6), "{name}");
         }
     }
+}
+
+/// A learned α: the gradients in the scores and in α, against those of the same row in double precision.
+#[test]
+fn gradients_in_alpha_take_less_than_a_megabyte_beyond_the_output() {
+    let _quiet = QUIET.lock();
+    for shape in [[16, 65_536], [1, 1 << 20]] {
+        let n = shape[0] * shape[1];
+        let (mut p, mut gradient) = (vec![0.0f32; n], vec![0.0f32; n]);
+        let (mut wide_p, mut want, mut expanded) = (vec![0.0; n], vec![0.0; n], vec![0.0f32; n]);
+        let widen = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+        for (kind, z) in inputs(n).into_iter().enumerate() {
+            for alpha in [1.0, 1.05, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 8.0] {
+                let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+                let (rows, v_values) = (Rows::new(&mapping), z.iter().rev().map(|z| 1.0 + z).collect::<Vec<f32>>());
+                let [at, v] = [&z, &v_values].map(|x| View::new(x, &shape).unwrap());
+                rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+                let (pv, out, mut slope) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut gradient, &shape), 0.0);
+                let out = out.unwrap();
+                let bytes = peak(|| slope = rows.vjp_with_parameter(at.clone(), pv, v.clone(), out).unwrap()[0]);
+                assert!(bytes < MEGABYTE, "kind {kind} of {shape:?}, α = {alpha}: {bytes} bytes");
+                let (all, out) = (View::strided(&[2.0f32], &shape, &[0, 0], 0), ViewMut::new(&mut expanded, &shape));
+                let pv = View::new(&p, &shape).unwrap();
+                let bytes = peak(|| drop(rows.vjp_with_parameter(at, pv, all.unwrap(), out.unwrap()).unwrap()));
+                assert!(bytes < MEGABYTE, "an expanded gradient of {shape:?}, α = {alpha}: {bytes} bytes");
+                let (z, v) = (widen(&z), widen(&v_values));
+                let [z, v] = [&z, &v].map(|x| View::new(x, &shape).unwrap());
+                rows.forward(z.clone(), ViewMut::new(&mut wide_p, &shape).unwrap()).unwrap();
+                let (wide_p, out) = (View::new(&wide_p, &shape).unwrap(), ViewMut::new(&mut want, &shape).unwrap());
+                let in_alpha = rows.vjp_with_parameter(z, wide_p, v, out).unwrap()[0];
+                assert!(
+                    (slope - in_alpha).abs() <= 1e-3 * (1.0 + in_alpha.abs()),
+                    "{kind} {alpha}: {slope} {in_alpha}"
+                );
+                let size = want.iter().fold(0.0f64, |size, g| size.max(g.abs()));
+                for (g, want) in gradient.iter().zip(&want) {
+                    assert!((f64::from(*g) - want).abs() <= 1e-4 * size, "{kind} {alpha}: {g} {want} of {size}");
+                }
+            }
+        }
+    }
+}
+
+/// Mappings whose gradient in the parameter is found from rows that are handed out, entry by entry.
+fn with_parameter() -> Vec<Box<dyn Mapping>> {
+    let of = |name: &str, alpha: f64| build(name, &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+    let entmax = [0.8, 1.0, 1.25, 2.0, 3.0].map(|alpha| of("entmax", alpha));
+    let normmax = [1.5, 2.0, 3.0].map(|alpha| of("normmax", alpha));
+    let fused = [1e-4, 0.1, 3.0].map(fusedmax).into_iter().chain([1e-6, 0.01].map(oscarmax));
+    let squared = build("sq-pnorm-max", &Options::default()).unwrap();
+    entmax.into_iter().chain(normmax).chain([squared]).chain(fused).collect()
+}
+
+#[test]
+fn gradients_in_parameters_take_less_than_a_megabyte() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let masks = masks(n);
+    for z in inputs(n) {
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for mapping in with_parameter() {
+            for mask in [None, Some(&masks[1])] {
+                in_parameter(&mapping, &wide, mask, shape, 1e-9);
+                in_parameter(&mapping, &z, mask, shape, 1e-4);
+            }
+            #[cfg(feature = "half")]
+            in_parameter(&mapping, &z.iter().map(|z| half::f16::from_f32(*z)).collect::<Vec<_>>(), None, shape, 0.05);
+        }
+    }
+}
+
+/// Beside that of the entries that take part, widened, by themselves; within a part of the sum of its terms.
+fn in_parameter<T: parsimax::Float>(
+    mapping: &dyn Mapping,
+    z: &[T],
+    mask: Option<&Vec<bool>>,
+    shape: [usize; 2],
+    tolerance: f64,
+) {
+    let n = z.len();
+    let (mut p, v) = (vec![T::default(); n], z.iter().rev().map(|z| T::narrow(1.0 + z.widen())).collect::<Vec<T>>());
+    let rows =
+        mask.map_or_else(|| Rows::new(&mapping), |mask| Rows::new(&mapping).mask(View::new(mask, &shape).unwrap()));
+    let [at, of_v] = [z, &v].map(|x| View::new(x, &shape).unwrap());
+    rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+    let (of_p, mut slope) = (View::new(&p, &shape).unwrap(), f64::NAN);
+    let bytes = peak(|| slope = rows.parameter_vjp(at, of_p, of_v).unwrap()[0]);
+    assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
+    let kept =
+        |x: &[T]| (0..n).filter(|i| mask.is_none_or(|mask| mask[*i])).map(|i| x[i].widen()).collect::<Vec<f64>>();
+    let (z, mut p, v) = (kept(z), kept(&p), kept(&v));
+    mapping.forward_row(&z, &mut p, &mut Scratch::new()).unwrap();
+    let terms = |v: &[f64]| mapping.parameter_vjp_row(&z, &p, v, &mut Scratch::new()).unwrap();
+    let (want, size) = (terms(&v), terms(&v.iter().map(|v| v * v).collect::<Vec<_>>()));
+    let name = mapping.name();
+    assert!((slope - want).abs() <= tolerance * (1.0 + want.abs() + size.abs()), "{name}: {slope} {want}");
 }
 
 /// What a sum hands back is one number for all of the row; its gradient is 0 and takes no memory, nor does that of groups
@@ -278,6 +375,58 @@ fn rows_across_each_other_take_less_than_a_megabyte_beyond_the_output() {
             assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
             for row in 0..rows {
                 assert!((0..d).all(|i| p[3 * i + row] == want[row * d + i]), "{}", mapping.name());
+            }
+        }
+    }
+}
+
+/// Results that leave entries between them alone, and rows that do not follow each other.
+#[test]
+fn results_with_gaps_take_less_than_a_megabyte() {
+    let _quiet = QUIET.lock();
+    let (shape, d) = ([2, 1 << 18], 1 << 18);
+    let n = 2 * d;
+    let (mut p, mut gradient, mut array) = (vec![0.0f32; n], vec![0.0f32; n], vec![7.0f32; 3 * n]);
+    let mask: Vec<bool> = (0..n).map(|i| i % 5 != 3).collect();
+    for z in inputs(n) {
+        let v: Vec<f32> = z.iter().rev().copied().collect();
+        for mapping in in_place() {
+            let (name, plain) = (mapping.name(), Rows::new(&mapping));
+            let masked = plain.clone().mask(View::new(&mask, &shape).unwrap());
+            for (rows, strides) in [(&plain, [2 * d, 2]), (&masked, [1, 3]), (&plain, [d + 8, 1])] {
+                // Rows of oscarmax are sorted in a place that has no gaps.
+                if name == "oscarmax" && strides[1] != 1 {
+                    continue;
+                }
+                let [at, of_v] = [&z, &v].map(|x| View::new(x, &shape).unwrap());
+                rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap();
+                rows.vjp(
+                    at.clone(),
+                    View::new(&p, &shape).unwrap(),
+                    of_v.clone(),
+                    ViewMut::new(&mut gradient, &shape).unwrap(),
+                )
+                .unwrap();
+                let size = gradient.iter().fold(0.0f32, |size, g| size.max(g.abs()));
+                for backward in [false, true] {
+                    array.fill(7.0);
+                    let of_p = View::new(&p, &shape).unwrap();
+                    let out = ViewMut::strided(&mut array, &shape, &strides.map(|s| s as isize), 0).unwrap();
+                    let bytes = peak(|| match backward {
+                        false => rows.forward(at.clone(), out).unwrap(),
+                        true => rows.vjp(at.clone(), of_p, of_v.clone(), out).unwrap(),
+                    });
+                    assert!(bytes < MEGABYTE, "{name} by {strides:?}, backward {backward}: {bytes} bytes");
+                    let (want, near) = if backward { (&gradient, 1e-4 * size) } else { (&p, 1e-6) };
+                    for (row, want) in want.chunks(d).enumerate() {
+                        for (i, want) in want.iter().enumerate() {
+                            let at = row * strides[0] + i * strides[1];
+                            assert!((array[at] - want).abs() <= near, "{name} {backward}: {} {want}", array[at]);
+                            array[at] = 7.0;
+                        }
+                    }
+                    assert!(array.iter().all(|x| *x == 7.0), "{name} writes beside its place");
+                }
             }
         }
     }
@@ -391,15 +540,19 @@ fn losses_without_a_gradient_take_less_than_a_megabyte() {
     let (shape, n) = ([1, 1 << 18], 1 << 18);
     let mut gradient = vec![0.0f32; n];
     for z in inputs(n) {
-        for alpha in [0.8, 1.0, 1.25, 1.5, 2.0, 3.0] {
-            let mapping = build("entmax", &Options { alpha: Some(alpha), ..Options::default() }).unwrap();
+        let entmax = [0.8, 1.0, 1.25, 1.5, 2.0, 3.0].map(|alpha| ("entmax", Some(alpha)));
+        let normmax = [1.5, 2.0, 3.0].map(|alpha| ("normmax", Some(alpha)));
+        let of = |(name, alpha)| build(name, &Options { alpha, ..Options::default() }).unwrap();
+        let separable = entmax.into_iter().chain(normmax).chain([("sq-pnorm-max", None)]).map(of);
+        for mapping in separable.chain([0.0, 1e-4, 0.1, 3.0].map(fusedmax)) {
+            let name = mapping.name();
             let loss = FenchelYoung::new(mapping.regularized().unwrap());
             let (z, target, mut value) = (View::new(&z, &shape).unwrap(), Target::Classes(&[5]), f64::NAN);
             let bytes = peak(|| value = loss.value(z.clone(), target.clone()).unwrap().value().unwrap());
-            assert!(bytes < MEGABYTE, "{alpha}: {bytes} bytes");
+            assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
             let out = ViewMut::new(&mut gradient, &shape).unwrap();
             let want = loss.loss_and_gradient(z, target, out).unwrap().value().unwrap();
-            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{alpha}: {value} {want}");
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name}: {value} {want}");
         }
     }
 }
@@ -460,11 +613,47 @@ fn rows_in_double_precision_are_not_copied() {
     for z in inputs(shape[1]) {
         let z: Vec<f64> = z.into_iter().map(f64::from).collect();
         let steep = build("normmax", &Options { alpha: Some(3.0), ..Options::default() }).unwrap();
+        let entmax = [3.0, 8.0].map(|alpha| Options { alpha: Some(alpha), ..Options::default() });
+        let entmax = entmax.map(|options| build("entmax", &options).unwrap());
         let named = NAMED.into_iter().chain(["entmax", "oscarmax"]);
-        for mapping in named.map(|name| build(name, &Options::default()).unwrap()).chain([steep]) {
+        for mapping in named.map(|name| build(name, &Options::default()).unwrap()).chain([steep]).chain(entmax) {
             let (z, p) = (View::new(&z, &shape).unwrap(), ViewMut::new(&mut p, &shape).unwrap());
             let bytes = peak(|| Rows::new(&mapping).forward(z, p).unwrap());
             assert!(bytes < MEGABYTE, "{}: {bytes} bytes", mapping.name());
+        }
+    }
+}
+
+/// Where there is neither a law nor a gradient's place, probabilities take a row of their own and no more.
+#[test]
+fn losses_of_groups_take_a_row_at_most() {
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let (mut narrow, mut gradient, mask) = (vec![0.0f32; n], vec![0.0; n], &masks(n)[0]);
+    let class = [mask.iter().position(|takes_part| *takes_part).unwrap() as i64];
+    for z in inputs(n) {
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for mapping in [fusedmax(0.1), oscarmax(1e-6), oscarmax(0.01)] {
+            let (name, loss) = (mapping.name(), FenchelYoung::new(mapping.regularized().unwrap()));
+            let loss = loss.mask(View::new(mask, &shape).unwrap());
+            let (at, wide, mut values) =
+                (View::new(&z, &shape).unwrap(), View::new(&wide, &shape).unwrap(), [f64::NAN; 4]);
+            let target = || Target::Classes(&class);
+            let bytes = peak(|| values[0] = loss.value(at.clone(), target()).unwrap().value().unwrap());
+            assert!(bytes < 4 * n + MEGABYTE, "{name}: {bytes} bytes");
+            let bytes =
+                peak(|| values[1] = loss.value(wide.clone(), Target::Classes(&class)).unwrap().value().unwrap());
+            assert!(bytes < 8 * n + MEGABYTE, "{name} in double precision: {bytes} bytes");
+            let out = ViewMut::new(&mut narrow, &shape).unwrap();
+            values[2] = loss.loss_and_gradient(at, target(), out).unwrap().value().unwrap();
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let target = Target::Classes(&class);
+            let bytes = peak(|| values[3] = loss.loss_and_gradient(wide, target, out).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE, "{name} with its gradient: {bytes} bytes");
+            assert!(values[0] == values[2] || name == "fusedmax", "{name}: {values:?}");
+            assert!(values.iter().all(|value| (value - values[1]).abs() <= 1e-6 * (1.0 + values[1])), "{values:?}");
+            let sum: f64 = gradient.iter().sum();
+            assert!(sum.abs() < 1e-9, "{name}: {sum}");
         }
     }
 }
@@ -508,6 +697,74 @@ fn narrow_rows_are_not_widened() {
     }
 }
 
+/// Oscarmax pools as many kinds of scores as there are, here almost all that 16 bits can tell.
+#[cfg(feature = "half")]
+#[test]
+fn scores_of_every_kind_are_counted_in_less_than_a_megabyte() {
+    use half::f16;
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 17], 1 << 17);
+    let every = (0..n).map(|i| f16::from_bits((i * 7) as u16)).map(|z| if z.is_finite() { z } else { f16::ZERO });
+    let z: Vec<f16> = every.collect();
+    let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+    for lambda in [1e-11, 1e-8] {
+        let options = Options { lambda: Some(lambda), gamma: Some(1e6), ..Options::default() };
+        let mapping = build("oscarmax", &options).unwrap();
+        let (mut p, mut gradient, mut want) = (vec![f16::ZERO; n], vec![f16::ZERO; n], vec![0.0; n]);
+        let [at, v] = [&z, &z].map(|x| View::new(x, &shape).unwrap());
+        let rows = Rows::new(&mapping);
+        let bytes = peak(|| rows.forward(at.clone(), ViewMut::new(&mut p, &shape).unwrap()).unwrap());
+        assert!(bytes < MEGABYTE, "{bytes} bytes");
+        rows.forward(View::new(&wide, &shape).unwrap(), ViewMut::new(&mut want, &shape).unwrap()).unwrap();
+        assert!(p.iter().zip(&want).all(|(p, want)| (f64::from(*p) - want).abs() <= want / 1024.0 + 6e-8));
+        let (of_p, out) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut gradient, &shape).unwrap());
+        let bytes = peak(|| rows.vjp(at, of_p, v, out).unwrap());
+        assert!(bytes < MEGABYTE, "gradient: {bytes} bytes");
+    }
+}
+
+/// Losses of narrow numbers have the digits of the scores; their gradients are rounded once.
+#[cfg(feature = "half")]
+#[test]
+fn losses_of_narrow_rows_take_less_than_a_megabyte_beyond_their_gradient() {
+    use half::bf16;
+    let _quiet = QUIET.lock();
+    let (shape, n) = ([1, 1 << 18], 1 << 18);
+    let (mut gradient, mut wide_gradient, masks) = (vec![bf16::ZERO; n], vec![0.0; n], masks(n));
+    let entmax = [1.5, 3.0].map(|alpha| ("entmax", Some(alpha)));
+    let named = [("normmax", Some(3.0)), ("sq-pnorm-max", None)];
+    let of = |(name, alpha)| build(name, &Options { alpha, ..Options::default() }).unwrap();
+    let mappings: Vec<_> = entmax
+        .into_iter()
+        .chain(named)
+        .map(of)
+        .chain([1e-4, 0.1, 3.0].map(fusedmax))
+        .chain([1e-6, 0.01].map(oscarmax))
+        .collect();
+    for z in inputs(n) {
+        let z: Vec<bf16> = z.iter().map(|z| bf16::from_f32(*z)).collect();
+        let wide: Vec<f64> = z.iter().map(|z| f64::from(*z)).collect();
+        for (mapping, mask) in mappings.iter().zip(masks.iter().cycle()) {
+            let (name, class) = (mapping.name(), [mask.iter().position(|takes_part| *takes_part).unwrap() as i64]);
+            let loss = FenchelYoung::new(mapping.regularized().unwrap()).mask(View::new(mask, &shape).unwrap());
+            let (mut value, mut alone) = (f64::NAN, f64::NAN);
+            let at = View::new(&z, &shape).unwrap();
+            let out = ViewMut::new(&mut gradient, &shape).unwrap();
+            let target = || Target::Classes(&class);
+            let bytes = peak(|| value = loss.loss_and_gradient(at.clone(), target(), out).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE, "{name}: {bytes} bytes");
+            let bytes = peak(|| alone = loss.value(at, Target::Classes(&class)).unwrap().value().unwrap());
+            assert!(bytes < MEGABYTE && alone == value, "{name} alone: {bytes} bytes, {alone} {value}");
+            let (at, out) = (View::new(&wide, &shape).unwrap(), ViewMut::new(&mut wide_gradient, &shape).unwrap());
+            let want = loss.loss_and_gradient(at, Target::Classes(&class), out).unwrap().value().unwrap();
+            assert!((value - want).abs() <= 1e-6 * (1.0 + want), "{name}: {value} {want}");
+            for (g, want) in gradient.iter().zip(&wide_gradient) {
+                assert!((f64::from(*g) - want).abs() <= want.abs() / 256.0 + 1e-8, "{name}: {g} {want}");
+            }
+        }
+    }
+}
+
 /// Probabilities and gradients of a row of narrow numbers take no memory, and are those of the row in `f64`.
 #[cfg(feature = "half")]
 fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
@@ -516,9 +773,12 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
     let (mut wide_p, mut wide_gradient) = (vec![0.0; n], vec![0.0; n]);
     let widen = |x: &[T]| x.iter().map(|x| x.widen()).collect::<Vec<f64>>();
     let entmax = [0.8, 1.25, 3.0].map(|alpha| ("entmax", Some(alpha)));
-    let named = ["softmax", "sparsemax", "entmax15", "budget"].map(|name| (name, None));
-    for (name, alpha) in named.into_iter().chain(entmax) {
-        let mapping = build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
+    let named = ["softmax", "sparsemax", "entmax15", "budget", "sq-pnorm-max"].map(|name| (name, None));
+    let normmax = [1.5, 3.0].map(|alpha| ("normmax", Some(alpha)));
+    let of = |(name, alpha)| build(name, &Options { alpha, gamma: Some(0.7), ..Options::default() }).unwrap();
+    let fused = [0.0, 1e-4, 0.1, 3.0].map(fusedmax).into_iter().chain([0.0, 1e-9, 1e-6, 0.01].map(oscarmax));
+    for mapping in named.into_iter().chain(entmax).chain(normmax).map(of).chain(fused) {
+        let name = mapping.name();
         for mask in masks {
             let rows = Rows::new(&mapping).mask(View::new(mask, &shape).unwrap());
             let at = View::new(z, &shape).unwrap();
@@ -537,6 +797,15 @@ fn narrow<T: parsimax::Float>(shape: [usize; 2], z: &[T], masks: &[Vec<bool>]) {
             let p = widen(&p);
             let (pv, out) = (View::new(&p, &shape).unwrap(), ViewMut::new(&mut wide_gradient, &shape).unwrap());
             rows.vjp(wide.clone(), pv, wide, out).unwrap();
+            if name == "oscarmax" {
+                // In double precision equal probabilities tell groups, which these no longer do.
+                let places: Vec<usize> = (0..n).filter(|i| mask[*i]).collect();
+                let [z, p] = [&widen(z), &p].map(|x| places.iter().map(|i| x[*i]).collect::<Vec<f64>>());
+                let mut kept = z.clone();
+                mapping.vjp_row(&z, &p, &z, &mut kept, &mut Scratch::new()).unwrap();
+                wide_gradient.fill(0.0);
+                places.iter().zip(kept).for_each(|(i, g)| wide_gradient[*i] = g);
+            }
             for (g, want) in gradient.iter().zip(&wide_gradient) {
                 assert!((g.widen() - want).abs() <= T::EPSILON * want.abs() + 1e-7, "{name}: {g:?} {want}");
             }

@@ -257,6 +257,44 @@ fn near_ties_and_rows_apart_have_the_gradient_of_the_formula() {
     }
 }
 
+/// Supports that no list has room for: few kinds of scores, some of a row here and there, most of it. Errors are measured
+/// by the largest weight.
+#[test]
+fn long_rows_with_much_support_have_the_gradient_of_the_formula() {
+    let mut rng = fastrand::Rng::with_seed(30);
+    let d = 20_011;
+    for alpha in [1.0, 1.05, 1.5, 1.7, 2.0, 2.3, 3.0, 9.0] {
+        // What sets the entries of such a row apart.
+        let unit = ((d as f64).powf(1.0 - alpha) / (alpha - 1.0).max(0.1)).max(1e-30) as f32;
+        let mut some = vec![-40.0; d];
+        some.iter_mut().skip(3).step_by(2).for_each(|z| *z = unit * rng.u8(0..3) as f32);
+        let few = (0..d).map(|_| unit * rng.u8(0..4) as f32).collect();
+        for (kind, z) in [few, some, normals(&mut rng, d, unit)].into_iter().enumerate() {
+            let mut v: Vec<f32> = normals(&mut rng, d, 1.0).iter().map(|v| 3.0 + v).collect();
+            let exact = reference(Map::Entmax(alpha), &z, 1.0);
+            let s: Vec<f64> = exact.iter().map(|p| if *p > 0.0 { p.powf(2.0 - alpha) } else { 0.0 }).collect();
+            let (total, most) = (s.iter().sum::<f64>(), s.iter().fold(0.0, |most: f64, s| most.max(*s)));
+            let mean = s.iter().zip(&v).map(|(s, v)| s * f64::from(*v)).sum::<f64>() / total;
+            let terms = terms_in_alpha(alpha - 1.0, &exact);
+            let slope: f64 =
+                terms.iter().zip(&v).map(|(t, v)| if *t == 0.0 { 0.0 } else { t * (f64::from(*v) - mean) }).sum();
+            let size: f64 = terms.iter().filter(|t| **t != 0.0).map(|t| t.abs()).sum();
+            // What is not finite does no harm off the support.
+            (v.iter_mut().zip(&z)).filter(|(_, z)| **z == -40.0 && alpha > 1.0).for_each(|(v, _)| *v = f32::NAN);
+            for level in available() {
+                let (p, _, _) = run(level, Map::Entmax(alpha), &z, d, 1.0);
+                let (out, da) = gradient(level, alpha, (&z, &p), &v, d);
+                let what = format!("{level:?} α={alpha} kind {kind}");
+                assert!((da[0] - slope).abs() <= 1e-4 * size + 1e-12, "{what}: {} for {slope} of {size}", da[0]);
+                for i in 0..d {
+                    let want = if s[i] > 0.0 { s[i] * (f64::from(v[i]) - mean) } else { 0.0 };
+                    assert!((f64::from(out[i]) - want).abs() <= 1e-4 * most, "{what} [{i}]: {} for {want}", out[i]);
+                }
+            }
+        }
+    }
+}
+
 /// `<v, ∂p/∂α>` in f64, from the stored `p`.
 fn in_alpha(delta: f64, p: &[f32], v: &[f32]) -> f64 {
     let p: Vec<f64> = p.iter().map(|&p| f64::from(p)).collect();

@@ -4,11 +4,13 @@ use super::reduction::{Loss, Reduction};
 use super::row::{LossScratch, RowLoss};
 use super::target::{Effective, Target, Targets, Treatment};
 use crate::batch::{self, CleanRow, at_row};
+use crate::counted::Oscar;
 use crate::error::check;
-use crate::place::{replace, scattered};
+use crate::pieces::Fused;
+use crate::place::{Place, Scattered, replace, scattered, spread};
 use crate::single::{self, COPIED};
 use crate::view::RowLayout;
-use crate::{Error, Float, Result, View, ViewMut, numeric};
+use crate::{Error, Float, Regularized, Result, View, ViewMut, numeric};
 use std::ops::Range;
 
 /// A loss of rows of scores against targets, with its derivatives in the scores.
@@ -183,7 +185,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
 
     /// A long row without a copy of it: its probabilities are found in the place of the gradient, or by their law. `None` if
     /// it is not one, or asks for a copy.
-    fn without_copy<T: Float>(&self, plan: &Plan<'_, T>, row: usize, mut out: Option<&mut [T]>) -> Option<Result<f64>> {
+    fn without_copy<T: Float>(&self, plan: &Plan<'_, T>, row: usize, out: Option<&mut [T]>) -> Option<Result<f64>> {
         let d = plan.rows.z.len;
         if d <= COPIED {
             return None;
@@ -206,9 +208,40 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
             out.into_iter().for_each(|out| out.fill(T::default()));
             return Some(Ok(if effective == Effective::Masked { f64::INFINITY } else { 0.0 }));
         };
+        // Numbers of 16 bits have no digits for a loss: their place gets gradients, not probabilities.
+        let is_narrow = size_of::<T>() < size_of::<f32>();
+        let fused = mapping.and_then(Fused::of).filter(|_| n > 0 && size_of::<T>() < size_of::<f64>());
+        let oscar = mapping.and_then(Oscar::of).filter(|_| n > 0 && is_narrow);
+        let terms = fused.filter(|_| is_narrow || out.is_none()).map(|fused| fused.terms(&z, |i| y.of(i)));
+        let terms = terms.or_else(|| oscar.map(|oscar| oscar.terms(&z, |i| y.of(i))));
+        if let (Some((linear, of_result)), Some(mapping)) = (terms, mapping) {
+            let of_target = mapping.omega_by(&|visit| z.entries().for_each(|(i, _)| visit(y.of(i))));
+            let gain = plan.divisor.map_or(0.0, |divisor| weight / divisor);
+            let slope = |i: usize, p: f64| T::narrow(gain * (p - y.of(i)));
+            match (out.map(Place::of), fused, oscar) {
+                (Some(out), Some(fused), _) => {
+                    let (n, mut places) = (z.gather(out), z.entries());
+                    fused.replace(out.part(n), |_, p| places.next().map_or(T::default(), |(i, _)| slope(i, p)));
+                    spread(&z, n, out);
+                }
+                (Some(out), None, Some(oscar)) => oscar.forward(&z, out, slope),
+                _ => {}
+            }
+            return Some(Ok(weight * (linear + mapping.gamma() * (of_target - of_result)).max(0.0)));
+        }
+        // Groups without a law, and without a gradient whose place they could have: one of their own, no wider than scores.
+        let (is_wanted, mut spare) = (out.is_some(), Vec::new());
+        let is_homeless = |mapping: &dyn Regularized| form.is_none() && mapping.structured().is_some();
+        let mut out = match out {
+            None if mapping.is_some_and(is_homeless) => {
+                spare.resize(d, T::default());
+                Some(&mut spare[..])
+            }
+            out => out,
+        };
         let is_placed = out.as_deref_mut().is_some_and(|out| {
-            z.entries().enumerate().for_each(|(k, (i, _))| out[k] = z.score(i));
-            n > 0 && mapping.is_some_and(|mapping| replace(&mapping, &mut out[..n]))
+            let n = z.gather(Place::of(out));
+            n > 0 && mapping.is_some_and(|mapping| replace(&mapping, &mut out[..n]) || sorted(mapping, &z, out))
         });
         let law = if is_placed { None } else { Some(z.law(form?)?) };
         // The probability of entry `i`, which is number `k` of those that take part.
@@ -229,7 +262,7 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
                 (-numeric::sum(terms.map(|(z, _, y)| y * log(z))), 1.0 / form?.temperature())
             }
         };
-        if let Some(out) = out {
+        if let Some(out) = out.filter(|_| is_wanted) {
             let (gain, mut k) = (plan.divisor.map_or(0.0, |divisor| slope * weight / divisor), n);
             // From the last on: what is still to be moved lies before the place of its successor.
             for i in (0..d).rev() {
@@ -313,6 +346,17 @@ impl<'a, R: RowLoss> BatchLoss<'a, R> {
         let divisor = self.reduction.divisor(|| targets.mass());
         Ok(Plan { rows, scores: z.data, targets, divisor })
     }
+}
+
+/// The probabilities of a row in double precision, one behind the other, where a mapping finds them beside its scores
+/// only; `false` if it does not.
+fn sorted<T: Float>(mapping: &dyn Regularized, z: &Scattered<'_, T, impl Fn(usize) -> bool>, out: &mut [T]) -> bool {
+    let score = |i: usize| z.counts(i).then(|| z.score(i).widen());
+    if !T::as_f64_mut(out).is_some_and(|out| mapping.forward_scattered(&score, out)) {
+        return false;
+    }
+    z.entries().enumerate().for_each(|(k, (i, _))| out[k] = out[i]);
+    true
 }
 
 /// Shapes and targets, checked once per call.

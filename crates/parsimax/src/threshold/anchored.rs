@@ -18,19 +18,28 @@ use crate::numeric;
 /// Replaces the raw scores `z` by their α-entmax with `m = α − 1 > 1`, and returns τ in the units
 /// of `m·z/γ`. `work` is scratch memory.
 pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> f64 {
+    let lift = if z.len() > LISTED {
+        by_passes(z.iter().map(|z| (*z, 1.0)), numeric::max(z), m, gamma)
+    } else {
+        by_list(z, m, gamma, work)
+    };
+    z.iter_mut().for_each(|z| *z = lift.p(*z));
+    numeric::polish(z, 1.0, |p| (lift.w / p).powf(m - 1.0));
+    m * (lift.anchor / gamma) - lift.floor
+}
+
+/// More scores are not listed: half a megabyte.
+const LISTED: usize = 1 << 16;
+
+/// [`solve`] by a list of the scores.
+fn by_list(z: &[f64], m: f64, gamma: f64, work: &mut Vec<f64>) -> Lift {
     work.clear();
     work.extend_from_slice(z);
     let anchor = smallest_supported(work, m, gamma);
-    let gap = |z: f64| m * ((z - anchor) / gamma);
     work.clear();
-    work.extend(z.iter().filter(|z| **z >= anchor).map(|z| gap(*z)));
+    work.extend(z.iter().filter(|z| **z >= anchor).map(|z| m * ((z - anchor) / gamma)));
     let w = anchor_probability(work.iter().map(|gap| (*gap, 1.0)), m);
-    let floor = w.powf(m);
-    for z in z.iter_mut() {
-        *z = if *z >= anchor { lifted(gap(*z), w, floor, m) } else { 0.0 };
-    }
-    numeric::polish(z, 1.0, |p| (w / p).powf(m - 1.0));
-    m * (anchor / gamma) - floor
+    Lift { anchor, w, floor: w.powf(m), m, gamma }
 }
 
 fn root(x: f64, m: f64) -> f64 {

@@ -48,33 +48,55 @@ pub(crate) fn steep<T: Float>(z: &mut [T], alpha: f64, gamma: f64) -> f64 {
 
 /// Replaces `z` by the roots `[x − τ]₊^{1/m}`, `m = α − 1 > 1`, and returns τ.
 fn anchored<T: Float>(z: &mut [T], m: f64, gamma: f64) -> f64 {
-    let mut anchor = lowest_candidate(z, m, gamma);
-    let floor = loop {
-        let gaps = wide(z).filter(|z| *z >= anchor).map(|z| (z - anchor) / gamma);
-        if norm(gaps.clone(), 0.0, m).0 < 1.0 {
-            break floor_above(gaps, m);
-        }
-        // Rounding had let in an entry without mass; the next larger one is the anchor.
-        anchor = wide(z).filter(|z| *z > anchor).fold(f64::INFINITY, f64::min);
-    };
+    let roots = Roots::of(wide(z), m, gamma);
     for z in z.iter_mut() {
-        let score = z.widen();
-        *z = T::narrow(if score >= anchor { ((score - anchor) / gamma + floor).powf(1.0 / m) } else { 0.0 });
+        *z = T::narrow(roots.of_score(z.widen()));
     }
-    anchor / gamma - floor
+    roots.anchor / gamma - roots.floor
 }
 
-/// The entries, widened.
-fn wide<T: Float>(z: &[T]) -> impl Iterator<Item = f64> + Clone {
-    z.iter().map(|z| z.widen())
+/// The roots of a row as a function of its scores.
+pub(crate) struct Roots {
+    m: f64,
+    gamma: f64,
+    /// The smallest score above τ, and its base.
+    anchor: f64,
+    floor: f64,
+}
+
+impl Roots {
+    /// Those of finite scores, each with the number of times it is there.
+    pub(crate) fn of(z: impl Iterator<Item = (f64, f64)> + Clone, m: f64, gamma: f64) -> Self {
+        let mut anchor = lowest_candidate(z.clone(), m, gamma);
+        let floor = loop {
+            let gaps = z.clone().filter(|(z, _)| *z >= anchor).map(|(z, n)| ((z - anchor) / gamma, n));
+            if norm(gaps.clone(), 0.0, m).0 < 1.0 {
+                break floor_above(gaps, m);
+            }
+            // Rounding had let in an entry without mass; the next larger one is the anchor.
+            anchor = z.clone().map(|(z, _)| z).filter(|z| *z > anchor).fold(f64::INFINITY, f64::min);
+        };
+        Self { m, gamma, anchor, floor }
+    }
+
+    /// The root of a score.
+    pub(crate) fn of_score(&self, z: f64) -> f64 {
+        if z >= self.anchor { ((z - self.anchor) / self.gamma + self.floor).powf(1.0 / self.m) } else { 0.0 }
+    }
+}
+
+/// The entries, widened, each once.
+fn wide<T: Float>(z: &[T]) -> impl Iterator<Item = (f64, f64)> + Clone {
+    z.iter().map(|z| (z.widen(), 1.0))
 }
 
 /// The smallest score above τ: Newton on the norm from the left, dropping what falls below.
-fn lowest_candidate<T: Float>(z: &[T], m: f64, gamma: f64) -> f64 {
-    let top = numeric::max(z);
+fn lowest_candidate(z: impl Iterator<Item = (f64, f64)> + Clone, m: f64, gamma: f64) -> f64 {
+    let top = z.clone().map(|(z, _)| z).fold(f64::NEG_INFINITY, f64::max);
     let mut tau = -1.0;
     for _ in 0..MAX_STEPS {
-        let (norm, slope) = norm(wide(z).map(|z| (z - top) / gamma).filter(|x| *x > tau), -tau, m);
+        let below = z.clone().map(|(z, n)| ((z - top) / gamma, n)).filter(|(x, _)| *x > tau);
+        let (norm, slope) = norm(below, -tau, m);
         let next = tau + (norm - 1.0) / slope;
         // The maximum, 0, has mass: it is never dropped.
         if next.is_nan() || next <= tau || next >= 0.0 {
@@ -86,14 +108,14 @@ fn lowest_candidate<T: Float>(z: &[T], m: f64, gamma: f64) -> f64 {
             break;
         }
     }
-    wide(z).filter(|z| (z - top) / gamma > tau).fold(top, f64::min)
+    z.map(|(z, _)| z).filter(|z| (z - top) / gamma > tau).fold(top, f64::min)
 }
 
 /// `f` with `‖gaps + f‖_a = 1`, by Newton from the right.
-fn floor_above(gaps: impl Iterator<Item = f64> + Clone, m: f64) -> f64 {
+fn floor_above(gaps: impl Iterator<Item = (f64, f64)> + Clone, m: f64) -> f64 {
     // The anchor's base is the smallest of k, and the largest base is at most 1.
-    let uniform = (gaps.clone().count() as f64).powf(-m / (1.0 + m));
-    let mut floor = uniform.min((1.0 - gaps.clone().fold(0.0, f64::max)).max(0.0));
+    let uniform = gaps.clone().map(|(_, n)| n).sum::<f64>().powf(-m / (1.0 + m));
+    let mut floor = uniform.min((1.0 - gaps.clone().map(|(x, _)| x).fold(0.0, f64::max)).max(0.0));
     for _ in 0..MAX_STEPS {
         let (norm, slope) = norm(gaps.clone(), floor, m);
         let next = (floor - (norm - 1.0) / slope).max(0.0);
@@ -109,11 +131,11 @@ fn floor_above(gaps: impl Iterator<Item = f64> + Clone, m: f64) -> f64 {
     floor
 }
 
-/// `‖x + f‖_a`, `a = 1 + 1/m`, and its derivative in `f`.
-fn norm(x: impl Iterator<Item = f64>, f: f64, m: f64) -> (f64, f64) {
+/// `‖x + f‖_a`, `a = 1 + 1/m`, and its derivative in `f`; each `x` is there so many times.
+fn norm(x: impl Iterator<Item = (f64, f64)>, f: f64, m: f64) -> (f64, f64) {
     let mut roots = 0.0;
-    let power = numeric::sum(x.map(|x| {
-        let root = (x + f).powf(1.0 / m);
+    let power = numeric::sum(x.map(|(x, n)| {
+        let root = n * (x + f).powf(1.0 / m);
         roots += root;
         (x + f) * root
     }));

@@ -25,7 +25,7 @@ pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64) -> f64 {
     for z in z.iter_mut() {
         *z = (*z - top) / gamma / m;
     }
-    let s = root(z, m);
+    let s = root(z.iter().map(|y| (*y, 1.0)), m);
     for y in z.iter_mut() {
         *y = power(m, *y - s);
     }
@@ -33,14 +33,15 @@ pub(crate) fn solve(z: &mut [f64], m: f64, gamma: f64) -> f64 {
     top / gamma + (m * s - 1.0)
 }
 
-/// `s` with `f = 1` for `y` whose maximum is 0.
-fn root(y: &[f64], m: f64) -> f64 {
+/// `s` with `f = 1` for `y` whose maximum is 0, each with the number of times it is there.
+pub(crate) fn root(y: impl Iterator<Item = (f64, f64)> + Clone, m: f64) -> f64 {
     // The largest threshold belongs to the uniform row; a little slack keeps that root inside.
-    let uniform = -f64::exp_m1(-2.0 * m / (1.0 + m) * (y.len() as f64).ln()) / m;
+    let count: f64 = y.clone().map(|(_, n)| n).sum();
+    let uniform = -f64::exp_m1(-2.0 * m / (1.0 + m) * count.ln()) / m;
     let (mut low, mut high) = (0.0, (uniform * (1.0 + 1e-12)).min(1.0 / m));
     let mut s = 0.0;
     for _ in 0..MAX_STEPS {
-        let step = newton_step(y, m, s);
+        let step = newton_step(y.clone(), m, s);
         if step > 0.0 {
             low = s;
         } else {
@@ -60,8 +61,8 @@ fn root(y: &[f64], m: f64) -> f64 {
 const SETTLED: f64 = 8.0 * f64::EPSILON;
 
 /// Newton's step on `f − 1` at `s`; positive exactly where `f > 1`.
-fn newton_step(y: &[f64], m: f64, s: f64) -> f64 {
-    let terms = || y.iter().map(|y| (power(m, y - s), y - s)).filter(|(u, _)| *u > 0.0);
+fn newton_step(y: impl Iterator<Item = (f64, f64)> + Clone, m: f64, s: f64) -> f64 {
+    let terms = || y.clone().map(|(y, n)| (n * power(m, y - s), y - s)).filter(|(u, _)| *u > 0.0);
     let mass = numeric::sum(terms().map(|(u, _)| u));
     let mean = numeric::sum(terms().map(|(u, e)| u * e)) / mass;
     let spread = terms().map(|(u, e)| u / (1.0 + m * e) * (e - mean) * (e - mean)).sum::<f64>() / mass;
@@ -85,7 +86,7 @@ mod tests {
                     let y: Vec<f64> = (0..d).map(|i| if i == 0 { 0.0 } else { -rng.f64().powf(power) / m }).collect();
                     let (mut s, mut steps) = (0.0, 0);
                     loop {
-                        let step = newton_step(&y, m, s);
+                        let step = newton_step(y.iter().map(|y| (*y, 1.0)), m, s);
                         steps += 1;
                         if step.abs() <= SETTLED * (1.0 + s) || steps > 100 {
                             break;

@@ -203,7 +203,7 @@ def memory_of(group, name, *shape_dtype_scale):
         return losses(name, z) if group == "loss" else {"forward": forwards, "backward": backwards}[group](f, z)
 
     # Modules, pools and tables are loaded by calls that do not count.
-    for _, call in cases(scores(64, 2048, dtype)):
+    for _, call in cases(scores(512, 2048, dtype)):
         call()
     for what, call in cases(scores(int(rows), int(columns), dtype, float(scale), kind)):
         extra = beyond(call) / 2**20

@@ -18,7 +18,7 @@ ADD_BACKWARD = "torch add, in the backward's place"
 ADD_THREE_BACKWARD = "torch addcmul, in the backward's place"
 COPY_LOSS = "memcpy, in the loss's place"
 
-ALPHAS = (1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
+ALPHAS = (1.05, 1.1, 1.25, 1.5, 1.75, 2.0, 3.0, 4.0)
 QUICK_ALPHAS = (1.25, 1.75, 3.0)
 
 

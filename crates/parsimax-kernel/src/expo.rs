@@ -1,6 +1,7 @@
 //! Elementary functions on lanes.
 
 use super::vector::Vector;
+use std::sync::LazyLock;
 
 /// `1.5·2²³`: adding it rounds a small float to an integer held in the low bits.
 const ROUND: f32 = 12_582_912.0;
@@ -170,6 +171,9 @@ pub(crate) struct Known {
     pub(crate) eras: [f32; 16],
 }
 
+/// `log₂ c`: where every row has an exponent of its own, what takes long is not the rows but these powers.
+static LOG2: LazyLock<[f64; 16]> = LazyLock::new(|| Known::INVERSE.map(|inverse| -f64::from(inverse).log2()));
+
 impl Known {
     /// `1/c`.
     pub(crate) const INVERSE: [f32; 16] = {
@@ -197,7 +201,7 @@ impl Known {
         let second = term(2) + FAR.powi(2) * fourth;
         let first = term(1) - 0.3125 * FAR.powi(4) * fifth;
         let series = [third, second, first].map(|c| (c / one) as f32);
-        let mut near = Known::INVERSE.map(|inverse| (one * f64::from(inverse).powf(-e)) as f32);
+        let mut near = LOG2.map(|log| (one * (e * log).exp2()) as f32);
         // The power of 1 is 1, to the last digit where that can be.
         let r = Known::INVERSE[0] - 1.0;
         let high = more.map_or(series[0], |more| more[0].mul_add(r, more[1]).mul_add(r, series[0]));

@@ -16,6 +16,7 @@
 
 use crate::batch::{CleanRow, Plan, at_row};
 use crate::counted::Oscar;
+use crate::law::Form;
 use crate::mapping::{LongRow, Scratch};
 use crate::place::{Place, scattered};
 use crate::{Error, Float, Mapping, Result, View, ViewMut};
@@ -356,7 +357,11 @@ impl<'a, M: Mapping> Rows<'a, M> {
             out.fill(T::default());
             return None;
         }
+        // What takes the place of a long row knows `Jᵀv`, which is `Jv` for all but one mapping.
+        let is_turned =
+            operation == Operation::Jvp && matches!(self.mapping(rows.start).form(), Some(Form::Hourglass { .. }));
         if rows.len() == 1
+            && !is_turned
             && let Some(done) = self.without_copy(plan, z, pv, rows.start, out)
         {
             return done.err().filter(|e| !tolerated(e));
